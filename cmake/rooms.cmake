@@ -1,0 +1,56 @@
+# What a folder's CMakeLists.txt says in one line each.
+
+# utter_library(ROOM LIBS …): ROOM/*.c without its program files (main.c, *_main.c) as utter_ROOM.
+function(utter_library room)
+    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.c")
+    list(FILTER sources EXCLUDE REGEX "(^|[/_])main\\.c$")
+    add_library(utter_${room} STATIC ${sources})
+    target_link_libraries(utter_${room} PUBLIC utter_flags ${arg_LIBS})
+endfunction()
+
+# utter_program(NAME MAIN SECTION LIBS …): a program, installed in bin with its man page docs/NAME.SECTION.
+function(utter_program name main section)
+    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    add_executable(${name} ${main})
+    target_link_libraries(${name} PRIVATE ${arg_LIBS})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    if(EXISTS "${CMAKE_SOURCE_DIR}/docs/${name}.${section}")
+        install(FILES "${CMAKE_SOURCE_DIR}/docs/${name}.${section}"
+            DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
+    endif()
+endfunction()
+
+# utter_tests(ROOM LIBS …): tests/ROOM/test_*.c as CTest cases ROOM/NAME, tests/ROOM/fuzz_*.c as libFuzzer programs
+# or, without UTTER_FUZZ, as a replay of tests/ROOM/corpus/NAME.
+function(utter_tests room)
+    cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+    set(dir "${CMAKE_SOURCE_DIR}/tests/${room}")
+    file(GLOB tests CONFIGURE_DEPENDS "${dir}/test_*.c")
+    foreach(source ${tests})
+        get_filename_component(stem ${source} NAME_WE)
+        set(target "${room}_${stem}")
+        add_executable(${target} ${source})
+        target_link_libraries(${target} PRIVATE ${arg_LIBS} PkgConfig::CMOCKA)
+        target_compile_definitions(${target} PRIVATE TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
+            TEST_BIN="${CMAKE_BINARY_DIR}/bin")
+        string(REGEX REPLACE "^test_" "" short ${stem})
+        add_test(NAME "${room}/${short}" COMMAND ${target})
+        set_tests_properties("${room}/${short}" PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
+    endforeach()
+    file(GLOB fuzzers CONFIGURE_DEPENDS "${dir}/fuzz_*.c")
+    foreach(source ${fuzzers})
+        get_filename_component(stem ${source} NAME_WE)
+        set(target "${room}_${stem}")
+        string(REGEX REPLACE "^fuzz_" "" short ${stem})
+        if(UTTER_FUZZ)
+            add_executable(${target} ${source})
+            target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+        else()
+            add_executable(${target} ${source} "${CMAKE_SOURCE_DIR}/tests/corpus_main.c")
+            add_test(NAME "${room}/fuzz_${short}" COMMAND ${target} "${dir}/corpus/${short}")
+        endif()
+        target_link_libraries(${target} PRIVATE ${arg_LIBS})
+    endforeach()
+endfunction()
