@@ -1,0 +1,17 @@
+/*
+ * Prices: decimal text in human units to atomic units and back, without a float. Pure.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "gate/u256.h"
+
+#define PRICE_TEXT_MAX 96
+
+/* "0.01", "$0.01", "2": at most `decimals` fraction digits, no sign, blanks or exponent, one digit
+ * before and after a point, not zero. ERR_INVALID says what was wrong with the text. */
+CHECKED enum err_kind price_to_atomic(const char *text, unsigned decimals, struct u256 *out,
+                                      struct err *err);
+/* "0.01" for 10000 with 6 decimals: no trailing zeros, no point where it is whole. out takes
+ * PRICE_TEXT_MAX bytes and more than decimals+3; returns out. */
+const char *price_from_atomic(const struct u256 *v, unsigned decimals, char *out);
