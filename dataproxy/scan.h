@@ -1,0 +1,49 @@
+/*
+ * The tripwire for credentials: no complete occurrence of a secret, in the forms it is likely to be
+ * reflected in, passes a scanned stream.
+ *
+ * Forms: as is, JSON-escaped, percent-encoded (reserved bytes, and every byte; digits in either
+ * case), hex (either case), base64 in both alphabets at all three alignments (there the characters
+ * that depend on what stands beside the secret are left out). A stream holds back (longest form −
+ * 1) bytes until more is known, so that a secret cut across two reads is found before its end is
+ * emitted.
+ *
+ * It is a tripwire, not a wall: whoever can compute can re-encode. The wall is that the handler
+ * never holds the credential and that an upstream is named by the operator.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/own.h"
+
+#define SCAN_SECRET_MIN 8 /* shorter ones would be found everywhere */
+#define SCAN_SECRET_MAX 8192
+
+/* The forms of some secrets; built once, then shared by streams. */
+struct scan_set;
+struct scan_set *scan_set_new(void);
+void scan_set_free(struct scan_set *set); /* wipes */
+DEFINE_CLEANUP(struct scan_set, scan_set_free, scan_set_freep)
+/* Adds all forms of a secret of SCAN_SECRET_MIN … SCAN_SECRET_MAX bytes. */
+void scan_set_add(struct scan_set *set, const void *secret, size_t len);
+/* Bytes that a stream holds back; 0 for an empty set. */
+size_t scan_set_holdback(const struct scan_set *set);
+/* True when one of the forms stands in data. */
+bool scan_once(const struct scan_set *set, const void *data, size_t len);
+
+struct scan_stream {
+    const struct scan_set *set; /* borrowed */
+    struct buf held;
+    bool hit; /* once true, nothing more comes out */
+};
+
+void scan_stream_init(struct scan_stream *stream, const struct scan_set *set);
+void scan_stream_fini(struct scan_stream *stream); /* wipes what is held */
+/* Takes bytes; appends to out what may be passed on. Returns false on a hit: cut the stream. */
+bool scan_stream_feed(struct scan_stream *stream, const void *data, size_t len, struct buf *out);
+/* The source has ended: passes on what was held back. */
+bool scan_stream_end(struct scan_stream *stream, struct buf *out);
