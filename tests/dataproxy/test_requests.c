@@ -53,7 +53,7 @@ static void test_not_open(void **state)
 {
     (void)state;
     struct requests *rs CLEANUP(requests_freep) = requests_new();
-    struct flight f;
+    static struct flight f;
     assert_int_equal(begin(rs, "r1", "api", 0, &f), ERR_DENIED);
 }
 
@@ -80,7 +80,7 @@ static void test_bytes(void **state)
     (void)state;
     struct requests *rs CLEANUP(requests_freep) = requests_new();
     struct data_message open = opening("r1", 10, 100);
-    struct flight f;
+    static struct flight f;
     assert_int_equal(requests_open(rs, &open, &owner_a, 0, NULL), 0);
     assert_int_equal(begin(rs, "r1", "api", 1, &f), 0);
     assert_true(request_call_count(&f.call, 60));
@@ -96,7 +96,7 @@ static void test_scope_is_the_lesser(void **state)
     (void)state;
     struct requests *rs CLEANUP(requests_freep) = requests_new();
     struct data_message open = opening("r1", 10, 100);
-    struct flight f;
+    static struct flight f;
     assert_int_equal(requests_open(rs, &open, &owner_a, 0, NULL), 0);
     assert_int_equal(begin(rs, "r1", "other", 1, &f), ERR_DENIED);
     struct data_token narrow = token_for("r1");
@@ -112,7 +112,7 @@ static void test_ended_stays_ended(void **state)
     struct requests *rs CLEANUP(requests_freep) = requests_new();
     struct data_message open = opening("r1", 10, 100);
     struct data_message ended;
-    struct flight f;
+    static struct flight f;
     assert_int_equal(requests_open(rs, &open, &owner_a, 0, NULL), 0);
     assert_int_equal(requests_open(rs, &open, &owner_a, 0, NULL), ERR_EXISTS);
     assert_int_equal(requests_end(rs, "r1", &owner_b, &ended, NULL), ERR_NOT_FOUND);
@@ -128,7 +128,7 @@ static void test_owner_gone(void **state)
     struct requests *rs CLEANUP(requests_freep) = requests_new();
     struct data_message a = opening("a", 10, 100);
     struct data_message b = opening("b", 10, 100);
-    struct flight fa, fb, again;
+    static struct flight fa, fb, again;
     assert_int_equal(requests_open(rs, &a, &owner_a, 0, NULL), 0);
     assert_int_equal(requests_open(rs, &b, &owner_b, 0, NULL), 0);
     assert_int_equal(begin(rs, "a", "api", 1, &fa), 0);
@@ -148,7 +148,7 @@ static void test_deadline(void **state)
     (void)state;
     struct requests *rs CLEANUP(requests_freep) = requests_new();
     struct data_message open = opening("r1", 10, 100);
-    struct flight f, late;
+    static struct flight f, late;
     assert_int_equal(requests_open(rs, &open, &owner_a, 0, NULL), 0);
     assert_int_equal(begin(rs, "r1", "api", 999, &f), 0);
     assert_int_equal(begin(rs, "r1", "api", 1000, &late), ERR_DENIED);
@@ -163,7 +163,7 @@ static void test_taint(void **state)
     struct requests *rs CLEANUP(requests_freep) = requests_new();
     struct data_message open = opening("r1", 10, 100);
     struct data_message ended;
-    struct flight f;
+    static struct flight f;
     assert_int_equal(requests_open(rs, &open, &owner_a, 0, NULL), 0);
     assert_int_equal(begin(rs, "r1", "api", 1, &f), 0);
     request_call_taint(&f.call);

@@ -13,7 +13,11 @@ static void round_trip(const struct data_message *m)
     size_t len = data_message_encode(m, packet);
     if (data_message_decode(packet, len, &back, &err))
         fail_msg("%s: %s", packet, err.msg);
-    assert_memory_equal(&back, m, sizeof(back));
+    /* What decodes to the same members encodes to the same bytes; `why` is the one member not
+     * compared so. */
+    char again[DATA_PACKET_MAX];
+    assert_int_equal(data_message_encode(&back, again), len);
+    assert_string_equal(again, packet);
 }
 
 static void test_round_trips(void **state)
