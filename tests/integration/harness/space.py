@@ -1,0 +1,165 @@
+"""The tests' own corner of the machine.
+
+The test process gives itself a private mount namespace with a fresh tmpfs on /run and its own /etc/utter, and becomes
+the reaper of all that it starts. So the host's containerd, sockets and policy are neither seen nor touched, and
+everything left behind is found: processes are descendants, mounts are in our own mount table, files are below /run.
+"""
+import ctypes
+import os
+import shutil
+import signal
+import tempfile
+import time
+
+CLONE_NEWNS = 0x20000
+MS_REC, MS_PRIVATE, MS_BIND = 0x4000, 1 << 18, 0x1000
+PR_SET_CHILD_SUBREAPER = 36
+CGROUPS = "/sys/fs/cgroup"
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(what, result):
+    if result != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, "%s: %s" % (what, os.strerror(error)))
+
+
+def mount(source, target, kind=None, flags=0, data=None):
+    encode = lambda s: s.encode() if s is not None else None
+    _call("mount " + target, libc.mount(encode(source), encode(target), encode(kind), flags, encode(data)))
+
+
+class Space:
+    """Made once per run; `root` is a folder of its own, removed at the end."""
+
+    def __init__(self):
+        self.made_etc = not os.path.isdir("/etc/utter")
+        os.makedirs("/etc/utter", exist_ok=True)
+        os.makedirs("/var/lib/utter", exist_ok=True)
+        _call("unshare", libc.unshare(CLONE_NEWNS))
+        mount("none", "/", None, MS_REC | MS_PRIVATE)
+        mount("tmpfs", "/run", "tmpfs", 0, "mode=755,size=256m")
+        self.root = tempfile.mkdtemp(prefix="ut-int.")
+        os.chmod(self.root, 0o711)
+        for name in ("etc", "var"):
+            os.mkdir(os.path.join(self.root, name))
+        mount(self.path("etc"), "/etc/utter", None, MS_BIND)
+        mount(self.path("var"), "/var/lib/utter", None, MS_BIND)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.kept = set()
+
+    def path(self, *parts):
+        return os.path.join(self.root, *parts)
+
+    # ---- processes ----
+
+    def descendants(self):
+        """{pid: command line} of every live process below this one."""
+        parents, names = {}, {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open("/proc/%s/stat" % entry) as f:
+                    state, parent = f.read().rpartition(")")[2].split()[:2]
+                with open("/proc/%s/cmdline" % entry, "rb") as f:
+                    command = f.read().replace(b"\0", b" ").decode(errors="replace").strip()
+            except OSError:
+                continue
+            if state not in "ZX":
+                parents[int(entry)] = int(parent)
+                names[int(entry)] = command
+        found, grew = {os.getpid()}, True
+        while grew:
+            more = {pid for pid, parent in parents.items() if parent in found} - found
+            found, grew = found | more, bool(more)
+        return {pid: names[pid] for pid in found - {os.getpid()}}
+
+    def reap(self, own):
+        """Collects orphans that came to us; the pids in own belong to subprocess objects."""
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) not in own:
+                try:
+                    with open("/proc/%s/stat" % entry) as f:
+                        state, parent = f.read().rpartition(")")[2].split()[:2]
+                    if state == "Z" and int(parent) == os.getpid():
+                        os.waitpid(int(entry), os.WNOHANG)
+                except (OSError, ChildProcessError):
+                    pass
+
+    # ---- what is there, for the leak check ----
+
+    def mounts(self):
+        with open("/proc/self/mountinfo") as f:
+            return sorted(line.split()[4] for line in f)
+
+    def cgroups(self):
+        """Folders of our namespaces in every hierarchy."""
+        found = []
+        for top in [CGROUPS] + [os.path.join(CGROUPS, d) for d in os.listdir(CGROUPS)]:
+            if os.path.isdir(top) and not os.path.islink(top):
+                for name in os.listdir(top):
+                    if name.startswith(("ut-int", "kubepods-ut-int")):
+                        found += [folder for folder, _, _ in os.walk(os.path.join(top, name))]
+        return sorted(found)
+
+    def files(self):
+        """Everything below /run, and below containerd's state."""
+        found = []
+        for top in ("/run", self.path("state")):
+            for folder, _, names in os.walk(top):
+                found += [os.path.join(folder, name) for name in names]
+        return sorted(found)
+
+    def links(self):
+        """Network interfaces of this namespace."""
+        return sorted(os.listdir("/sys/class/net"))
+
+    def snapshot(self):
+        return {"processes": sorted("%d %s" % row for row in self.descendants().items()),
+                "mounts": self.mounts(), "cgroups": self.cgroups(), "files": self.files(), "links": self.links()}
+
+    def close(self):
+        for _ in range(50):
+            left = self.descendants()
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            self.reap(set())
+            if not left:
+                break
+            time.sleep(0.1)
+        for folder in reversed(self.cgroups()):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+        for target in sorted(self.mounts(), reverse=True):
+            if target.startswith(self.root + "/") or target in ("/etc/utter", "/var/lib/utter"):
+                libc.umount2(target.encode(), 2)
+        shutil.rmtree(self.root, ignore_errors=True)
+        if self.made_etc:
+            try:
+                os.rmdir("/etc/utter")
+            except OSError:
+                pass
+        for folder in ("/var/lib/utter",):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+
+
+def difference(before, after):
+    """Lines that say what is new in after."""
+    out = []
+    for kind in before:
+        old = list(before[kind])
+        for item in after[kind]:
+            if item in old:
+                old.remove(item)
+            else:
+                out.append("%s: %s" % (kind, item))
+    return out

@@ -1,0 +1,38 @@
+"""The harness itself, shown with runc: what the other tests rely on, and that a leak is seen."""
+import os
+
+import pytest
+
+from harness.space import difference
+
+RUNC = "io.containerd.runc.v2"
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def parents(host, space):
+    """runc leaves the parents of a container's cgroup; ours must not, so the leak check asks for them."""
+    yield
+    for folder in reversed(space.cgroups()):
+        os.rmdir(folder)
+
+
+def test_run_gives_status_and_output(host):
+    status, out, err = host.run(["/bin/sh", "-c", "echo out; echo err >&2; exit 7"], runtime=RUNC)
+    assert (status, out, err) == (7, "out\n", "err\n")
+
+
+def test_probe_sees_a_broken_promise(host):
+    seen = host.probe("status", "--", "escape", runtime=RUNC)
+    assert seen["status"]["CapEff"] == "0000000000000000"
+    assert seen["clone3:plain"]["ok"], "runc without a seccomp profile lets clone3 through; the probe must see that"
+
+
+def test_leak_is_seen(host, space):
+    before = space.snapshot()
+    open("/run/leaked", "w").close()
+    try:
+        assert difference(before, space.snapshot()) == ["files: /run/leaked"]
+    finally:
+        os.unlink("/run/leaked")
