@@ -22,7 +22,8 @@ void ttrpc_blocking_close(struct ttrpc_blocking *client);
 
 /* Calls and waits at most timeout_ms (0: for ever). On success *response is a fresh message of
  * `type` for protobuf_c_message_free_unpacked(); pass type NULL to ignore the payload. An error
- * status becomes its nearest kind with the peer's message, and *code (may be NULL) its number. */
+ * status becomes its nearest kind with the peer's message, and *code (may be NULL) its number.
+ * After ERR_TIMEOUT or ERR_UNAVAILABLE the connection is only good for closing. */
 CHECKED enum err_kind ttrpc_blocking_call(struct ttrpc_blocking *client, const char *service,
                                           const char *method, const ProtobufCMessage *request,
                                           uint64_t timeout_ms,

@@ -45,8 +45,8 @@ enum ttrpc_read {
 
 struct ttrpc_reader {
     struct buf in;
+    size_t pos;  /* bytes of `in` that were handed out already */
     size_t skip; /* data bytes of a too long frame still to come */
-    size_t used; /* bytes of `in` that the last frame took; dropped by the next call */
 };
 
 void ttrpc_reader_init(struct ttrpc_reader *r);
@@ -63,5 +63,5 @@ enum ttrpc_read ttrpc_reader_next(struct ttrpc_reader *r, struct ttrpc_header *h
 
 /* Appends a whole frame. The data must be at most TTRPC_DATA_MAX bytes (asserted). */
 void ttrpc_frame_append(struct buf *out, const struct ttrpc_header *header, const void *data);
-/* The same for a message that is packed by the caller: writes the header only. */
+/* The header alone, for data that the caller packs behind it. */
 void ttrpc_header_append(struct buf *out, const struct ttrpc_header *header);

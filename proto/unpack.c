@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* Counts down from the limit; memory itself comes from malloc, so the default allocator frees it. */
+/* Counts down from the limit; memory itself comes from malloc, so the default allocator frees it.
+ */
 static void *limited_alloc(void *arg, size_t size)
 {
     size_t *left = arg;
