@@ -45,10 +45,9 @@ static enum err_kind send_request(struct ttrpc_blocking *client, const char *ser
     uint8_t *payload CLEANUP_FREE = xmalloc(len ? len : 1);
     (void)protobuf_c_message_pack(message, payload);
     Ttrpc__Request request = TTRPC__REQUEST__INIT;
-    request.service = (char *)(uintptr_t)service;
-    request.method = (char *)(uintptr_t)method;
-    request.payload.data = payload;
-    request.payload.len = len;
+    request.service = proto_str(service);
+    request.method = proto_str(method);
+    request.payload = proto_bytes(payload, len);
     request.timeout_nano = (int64_t)timeout_ms * 1000000;
     struct ttrpc_out out CLEANUP(out_cleanup);
     ttrpc_out_init(&out, (size_t)TTRPC_DATA_MAX + TTRPC_HEADER_SIZE);

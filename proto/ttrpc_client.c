@@ -237,10 +237,9 @@ static bool client_send(struct ttrpc_client *client, struct pending *p, const ch
     uint8_t *payload CLEANUP_FREE = xmalloc(len ? len : 1);
     (void)protobuf_c_message_pack(message, payload);
     Ttrpc__Request request = TTRPC__REQUEST__INIT;
-    request.service = (char *)(uintptr_t)service;
-    request.method = (char *)(uintptr_t)method;
-    request.payload.data = payload;
-    request.payload.len = len;
+    request.service = proto_str(service);
+    request.method = proto_str(method);
+    request.payload = proto_bytes(payload, len);
     request.timeout_nano = timeout_ms > INT64_MAX / 1000000 ? 0 : (int64_t)timeout_ms * 1000000;
     struct ttrpc_header header = { .stream = client->next_stream, .type = TTRPC_REQUEST };
     if (!ttrpc_out_message(&client->out, header, &request.base) || client->out.buf.failed)

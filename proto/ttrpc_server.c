@@ -505,8 +505,7 @@ void ttrpc_reply_bytes(struct ttrpc_call *call, const void *payload, size_t len)
     if (!conn)
         return;
     Ttrpc__Response response = TTRPC__RESPONSE__INIT;
-    response.payload.data = (uint8_t *)(uintptr_t)payload;
-    response.payload.len = len;
+    response.payload = proto_bytes(payload, len);
     conn_answer(conn, stream, &response);
 }
 

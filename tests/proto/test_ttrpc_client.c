@@ -282,7 +282,7 @@ static void test_blocking(void **state)
     struct fixture *f = *state;
     pid_t child = fork();
     if (child == 0) {
-        int rc = loop_run(f->loop, NULL);
+        enum err_kind rc = loop_run(f->loop, NULL);
         _exit(rc ? 1 : 2);
     }
     struct ttrpc_blocking c;

@@ -220,10 +220,9 @@ static uint32_t request(struct fixture *f, const char *service, const char *meth
                         const void *payload, size_t len)
 {
     Ttrpc__Request r = TTRPC__REQUEST__INIT;
-    r.service = (char *)(uintptr_t)service;
-    r.method = (char *)(uintptr_t)method;
-    r.payload.data = (uint8_t *)(uintptr_t)payload;
-    r.payload.len = len;
+    r.service = proto_str(service);
+    r.method = proto_str(method);
+    r.payload = proto_bytes(payload, len);
     uint8_t bytes[512];
     assert_in_range(ttrpc__request__get_packed_size(&r), 0, sizeof(bytes));
     size_t n = ttrpc__request__pack(&r, bytes);

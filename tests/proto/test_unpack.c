@@ -45,11 +45,33 @@ static void test_ordinary_message(void **state)
     assert_null(proto_unpack(&task__kill_request__descriptor, bytes, len, 16));
 }
 
+static void test_unknown_fields_are_dropped(void **state)
+{
+    (void)state;
+    /* A mount {type "a"} with field number 2^29 in it, and one more of the kind beside it. */
+    static const uint8_t bytes[] = { 0x1a, 0x09, 0x0a, 0x01, 'a',  0x80, 0x80, 0x80, 0x80,
+                                     0x10, 0x01, 0x80, 0x80, 0x80, 0x80, 0x10, 0x01 };
+    Task__CreateTaskRequest *m CLEANUP_MESSAGE = (Task__CreateTaskRequest *)proto_unpack(
+        &task__create_task_request__descriptor, bytes, sizeof(bytes), 4096);
+    assert_non_null(m);
+    assert_int_equal(m->base.n_unknown_fields, 0);
+    assert_int_equal(m->n_rootfs, 1);
+    assert_int_equal(m->rootfs[0]->base.n_unknown_fields, 0);
+    assert_int_equal(task__create_task_request__get_packed_size(m), 5);
+    uint8_t again[5];
+    assert_int_equal(task__create_task_request__pack(m, again), 5);
+    assert_memory_equal(again,
+                        "\x1a\x03\x0a\x01"
+                        "a",
+                        5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_message_that_unpacks_large),
         cmocka_unit_test(test_ordinary_message),
+        cmocka_unit_test(test_unknown_fields_are_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
