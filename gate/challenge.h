@@ -31,6 +31,11 @@ struct challenge {
     size_t body_len;
 };
 
+/* The absolute URL of `path` (canonical, without query) as challenges and v1 requirements name it:
+ * origin and path, or, beyond 1 KiB, origin and the route's part before its first wildcard. */
+void challenge_resource(const struct route *route, const char *origin, const char *path,
+                        struct buf *out);
+
 /* Makes or remakes the route's cache (config load, after offer_learn()). ERR_PRECONDITION when the
  * header would be longer than CHALLENGE_HEADER_MAX; *header_len (may be NULL) is the length. */
 CHECKED enum err_kind challenge_rebuild(struct route *route, const char *origin, size_t *header_len,

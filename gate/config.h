@@ -33,8 +33,9 @@ struct facilitator_config {
     const char *url; /* without trailing slash; https, or http on loopback or with plain_http */
     bool plain_http; /* http to an address that is not loopback, set by the operator */
     enum auth_kind auth;
-    const char
-        *bearer_dir; /* directory: `token`, or `verify`, `settle`, `supported` each their own */
+    const char *bearer_dir;  /* directory of the token file */
+    const char *bearer_name; /* its name there; `<name>.verify`, `.settle`, `.supported` go before
+                                it for their operation */
     const char *cdp_key_id;
     const char *cdp_key_file;
     const char *ca_file; /* extra trust anchors, or NULL */

@@ -154,6 +154,8 @@ enum payload_form { PAYLOAD_EXACT, PAYLOAD_MINIMAL };
 
 /* {"x402Version","paymentPayload","paymentRequirements"} for this payment and its offer, appended
  * to out. EXACT carries payment->json byte for byte; MINIMAL only the members the scheme defines.
- * `charge` replaces the amount (upto at settle) or is NULL. The same input gives the same bytes. */
+ * `resource` is the absolute URL that was asked for (v1 requirements carry it); `charge` replaces
+ * the amount (upto at settle) or is NULL. The same input gives the same bytes. */
 void payment_facilitator_body(const struct payment *p, const struct offer *offer,
-                              enum payload_form form, const struct u256 *charge, struct buf *out);
+                              const char *resource, enum payload_form form,
+                              const struct u256 *charge, struct buf *out);

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "gate/evm_signature.h"
+#include "gate/price.h"
 #include "gate/u256.h"
 
 enum pay_kind {
@@ -37,14 +38,16 @@ struct offer {
     unsigned decimals;
     struct u256 amount;              /* atomic; for upto the ceiling */
     char amount_text[U256_TEXT_MAX]; /* the same in decimal */
-    char price_text[96];             /* the same for people: "0.01" */
+    char price_text[PRICE_TEXT_MAX]; /* the same for people: "0.01" */
     const char *domain_name;         /* EIP-712 domain of the asset; NULL for opaque */
     const char *domain_version;
     uint32_t max_timeout_s;
     struct u256 upto_min, upto_max; /* clamp on what a handler may charge; max <= amount */
-    json_t *extra;                  /* owned; object or NULL */
-    json_t *v2;                     /* owned: PaymentRequirements as sent to v2 buyers */
-    json_t *v1;                     /* owned: without `resource`; NULL when not offered to v1 */
+    const char **members; /* opaque: NULL-terminated names of `payload` that make the key; no other
+                             is taken */
+    json_t *extra;        /* owned; object or NULL */
+    json_t *v2;           /* owned: PaymentRequirements as sent to v2 buyers */
+    json_t *v1;           /* owned: without `resource`; NULL when not offered to v1 */
 };
 
 enum on_error { ON_ERROR_REPLACE, ON_ERROR_PASS };

@@ -25,11 +25,27 @@ static const struct network networks[] = {
     { "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "solana", 0, "Solana", false },
     { "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "solana-devnet", 0, "Solana Devnet (testnet)",
       true },
+    { "eip155:1", NULL, 1, "Ethereum", false },
+    { "eip155:42161", NULL, 42161, "Arbitrum One", false },
+    { "eip155:421614", NULL, 421614, "Arbitrum Sepolia (testnet)", true },
+    { "eip155:42220", NULL, 42220, "Celo", false },
+    { "eip155:143", NULL, 143, "Monad", false },
 };
 
 static const struct token tokens[] = {
     { "eip155:8453", "USDC", "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "USD Coin", "2", 6 },
     { "eip155:84532", "USDC", "0x036CbD53842c5426634e7929541eC2318f3dCF7e", "USDC", "2", 6 },
+    { "eip155:1", "USDC", "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48", "USD Coin", "2", 6 },
+    { "eip155:43114", "USDC", "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E", "USD Coin", "2", 6 },
+    { "eip155:43113", "USDC", "0x5425890298aed601595a70AB815c96711a31Bc65", "USD Coin", "2", 6 },
+    { "eip155:137", "USDC", "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359", "USD Coin", "2", 6 },
+    { "eip155:80002", "USDC", "0x41E94Eb019C0762f9Bfcf9Fb1E58725BfB0e7582", "USDC", "2", 6 },
+    { "eip155:42161", "USDC", "0xaf88d065e77c8cC2239327C5EDb3A432268e5831", "USD Coin", "2", 6 },
+    { "eip155:421614", "USDC", "0x75faf114eafb1BDbe2F0316DF893fd58CE46AA4d", "USD Coin", "2", 6 },
+    { "eip155:42220", "USDC", "0xcebA9300f2b948710d2653dD7B07f33A8B32118C", "USDC", "2", 6 },
+    { "eip155:143", "USDC", "0x754704Bc059F8C67012fEd69BC8A327a5aafb603", "USDC", "2", 6 },
+    { "eip155:1329", "USDC", "0xe15fC38F6D8c56aF07bbCBe3BAf5708A2Bf42392", "USDC", "2", 6 },
+    { "eip155:1328", "USDC", "0x4fCF1784B31630811181f670Aea7A7bEF803eaED", "USDC", "2", 6 },
 };
 
 const struct network *network_by_caip2(const char *caip2)
@@ -44,7 +60,7 @@ const struct network *network_by_caip2(const char *caip2)
 const struct network *network_by_v1(const char *slug)
 {
     for (size_t i = 0; i < ARRAY_LEN(networks); i++) {
-        if (strcmp(networks[i].v1, slug) == 0)
+        if (networks[i].v1 && strcmp(networks[i].v1, slug) == 0)
             return &networks[i];
     }
     return NULL;
