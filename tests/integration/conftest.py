@@ -15,6 +15,7 @@ sys.path.insert(0, HERE)
 
 from harness import client as api  # noqa: E402
 from harness import spec as specs  # noqa: E402
+from harness.cri import Cri  # noqa: E402
 from harness.daemon import Containerd  # noqa: E402
 from harness.space import Space, difference  # noqa: E402
 from harness.wait import until  # noqa: E402
@@ -59,9 +60,19 @@ class Host:
         subprocess.run([os.path.join(TOP, "tests/image/make"), self.image], check=True)
         self.parent = self._layer()
         self.containerd = Containerd(space, config.getoption("--containerd"), [self.bin]).start()
+        self.imported = []
         self.import_image(self.namespace)
         self.client = api.Client(self.containerd, self.namespace)
-        self.tasks = []
+        self.tasks, self.cris = [], []
+
+    def cri(self):
+        """A CRI client whose pods are removed after the test."""
+        if "k8s.io" not in self.imported:
+            self.import_image("k8s.io")
+        made = Cri(self)
+        self.cris.append(made)
+        made.ready()
+        return made
 
     def _layer(self):
         with tarfile.open(self.image) as tar:
@@ -70,6 +81,7 @@ class Host:
             return blob(blob(index["manifests"][0])["config"])["rootfs"]["diff_ids"][0]
 
     def import_image(self, namespace):
+        self.imported.append(namespace)
         self.containerd.ctr_run("images", "import", self.image, ns=namespace)
 
     @property
@@ -109,6 +121,8 @@ class Host:
 
     def close_tasks(self):
         problems = []
+        while self.cris:
+            problems += self.cris.pop().close()
         while self.tasks:
             try:
                 self.tasks.pop().close()

@@ -57,7 +57,13 @@ disabled_plugins = ["io.containerd.snapshotter.v1.blockfile", "io.containerd.sna
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
 """
-CNI = {"cniVersion": "0.4.0", "name": "ut-int", "plugins": [{"type": "loopback"}]}
+
+
+def cni_internal(folder):
+    """A network without a way out: a bridge that has no address, addresses without routes."""
+    return {"cniVersion": "0.4.0", "name": "ut-int", "plugins": [
+        {"type": "bridge", "bridge": "utint0", "isGateway": False, "ipMasq": False,
+         "ipam": {"type": "host-local", "dataDir": folder, "ranges": [[{"subnet": "198.18.0.0/24"}]]}}]}
 
 
 class Containerd:
@@ -75,8 +81,8 @@ class Containerd:
         self.env = {"PATH": ":".join(bin_dirs + [os.path.dirname(binary), "/usr/sbin", "/usr/bin", "/sbin", "/bin"]),
                     "HOME": "/root", "LC_ALL": "C.UTF-8"}
         os.makedirs(self.cni, exist_ok=True)
-        with open(os.path.join(self.cni, "10-lo.conflist"), "w") as f:
-            json.dump(CNI, f)
+        with open(os.path.join(self.cni, "10-internal.conflist"), "w") as f:
+            json.dump(cni_internal(space.path(name + "-ipam")), f)
         text = CONFIG_V2 if self.version < (2, 0) else CONFIG_V3
         with open(self.config, "w") as f:
             f.write(text.format(root=self.root, state=self.state, address=self.address, opt=space.path("opt"),

@@ -1,17 +1,20 @@
 """The tests' own corner of the machine.
 
-The test process gives itself a private mount namespace with a fresh tmpfs on /run and its own /etc/utter, and becomes
-the reaper of all that it starts. So the host's containerd, sockets and policy are neither seen nor touched, and
-everything left behind is found: processes are descendants, mounts are in our own mount table, files are below /run.
+The test process gives itself a private mount namespace with a fresh tmpfs on /run and its own /etc/utter, a private
+network namespace that plays the host, and becomes the reaper of all that it starts. So the machine's containerd,
+sockets, policy and network are neither seen nor touched, and everything left behind is found: processes are
+descendants, mounts are in our own mount table, files are below /run, links in our namespace.
 """
 import ctypes
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
 import time
 
-CLONE_NEWNS = 0x20000
+CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
 MS_REC, MS_PRIVATE, MS_BIND = 0x4000, 1 << 18, 0x1000
 PR_SET_CHILD_SUBREAPER = 36
 CGROUPS = "/sys/fs/cgroup"
@@ -36,9 +39,12 @@ class Space:
         self.made_etc = not os.path.isdir("/etc/utter")
         os.makedirs("/etc/utter", exist_ok=True)
         os.makedirs("/var/lib/utter", exist_ok=True)
-        _call("unshare", libc.unshare(CLONE_NEWNS))
+        _call("unshare", libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
         mount("none", "/", None, MS_REC | MS_PRIVATE)
         mount("tmpfs", "/run", "tmpfs", 0, "mode=755,size=256m")
+        self._own_sys()
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        self._bridge("utint0")
         self.root = tempfile.mkdtemp(prefix="ut-int.")
         os.chmod(self.root, 0o711)
         for name in ("etc", "var"):
@@ -47,6 +53,22 @@ class Space:
         mount(self.path("var"), "/var/lib/utter", None, MS_BIND)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.kept = set()
+
+    def _own_sys(self):
+        """A sysfs that shows our network namespace, with the same cgroup mounts."""
+        os.mkdir("/run/sys")
+        mount("sysfs", "/run/sys", "sysfs")
+        mount("/sys/fs/cgroup", "/run/sys/fs/cgroup", None, MS_BIND | MS_REC)
+        mount("/run/sys", "/sys", None, MS_BIND | MS_REC)
+        libc.umount2(b"/run/sys", 2)
+        os.rmdir("/run/sys")
+
+    def _bridge(self, name):
+        """The pods' bridge, made before its first use so that it never gets an IPv6 address."""
+        subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+        with open("/proc/sys/net/ipv6/conf/%s/disable_ipv6" % name, "w") as f:
+            f.write("1")
+        subprocess.run(["ip", "link", "set", name, "up"], check=True)
 
     def path(self, *parts):
         return os.path.join(self.root, *parts)
@@ -113,7 +135,7 @@ class Space:
 
     def links(self):
         """Network interfaces of this namespace."""
-        return sorted(os.listdir("/sys/class/net"))
+        return sorted(name for _, name in socket.if_nameindex())
 
     def snapshot(self):
         return {"processes": sorted("%d %s" % row for row in self.descendants().items()),

@@ -36,3 +36,8 @@ def test_leak_is_seen(host, space):
         assert difference(before, space.snapshot()) == ["files: /run/leaked"]
     finally:
         os.unlink("/run/leaked")
+
+
+def test_cri_client_runs_a_pod(host):
+    """With runc as the handler's runtime where the daemon is told so; here only that CRI answers as ready."""
+    assert host.cri().ready()
