@@ -65,12 +65,11 @@ bool runsc_key_equal(const struct runsc_key *a, const struct runsc_key *b);
 
 bool runsc_has_flag(const struct runsc_binary *binary, const char *name);
 
-/* A result kept in a file (dir 0700 root) keyed by runsc_key, so that one shim probes and the next
- * ones read. Loading returns ERR_NOT_FOUND when absent, stale, malformed or not root's alone. */
-CHECKED enum err_kind runsc_binary_load(const char *dir, const char *path,
-                                        struct runsc_binary **out, struct err *err);
-CHECKED enum err_kind runsc_binary_save(const char *dir, const struct runsc_binary *binary,
-                                        struct err *err);
+/* The same through a cache directory (0700, root's alone; made if missing; NULL for none): a result
+ * whose key still fits is read, not probed again, so that only the first shim of a host pays for
+ * it. A cache that cannot be read or written, or whose content is malformed, is as good as none. */
+CHECKED enum err_kind runsc_binary_get(const char *cache_dir, const char *configured,
+                                       struct runsc_binary **out, struct err *err);
 
 /* Parts, for tests. Pure. */
 /* Text of `runsc --version` to version, spec and date; ERR_PRECONDITION with the reason ("is runc,
