@@ -7,8 +7,9 @@
  *   after the message included, is HTTP_CALL_BAD_ANSWER.
  *
  * Always true: no redirect is followed, no proxy and no variable of the environment is looked at,
- * no request is ever sent twice (libcurl's silent re-send on a dead kept-alive connection is closed
- * off: such a call ends as HTTP_CALL_BROKEN with `maybe_sent`), nothing of an answer beyond its cap
+ * no request with a body, or by a method other than GET, HEAD and OPTIONS, is ever sent twice
+ * (libcurl's silent re-send on a dead kept-alive connection is closed off: such a call ends as
+ * HTTP_CALL_BROKEN with `maybe_sent`), nothing of an answer beyond its cap
  * is kept, and `done` is called exactly once per started call unless it is cancelled.
  */
 #pragma once
@@ -52,6 +53,7 @@ enum http_call_outcome {
     HTTP_CALL_TOO_LARGE,  /* head or body beyond the cap */
     HTTP_CALL_BAD_ANSWER, /* not HTTP, or framing that has no single reading */
     HTTP_CALL_ABORTED,    /* on_head or on_data said stop */
+    HTTP_CALL_DENIED,     /* `guard` refused every address: no byte has left */
 };
 
 struct http_result {
@@ -82,6 +84,9 @@ enum http_data {
 };
 typedef enum http_data http_call_data_fn(void *arg, const void *data, size_t len);
 
+/* Sees each address right before it is connected to; false: not this one. */
+typedef bool http_call_guard_fn(void *arg, const struct sockaddr *address, socklen_t len);
+
 enum {
     HTTP_CALL_STRICT = 1, /* our own engine: see the file header; http:// or unix_socket only */
     HTTP_CALL_FRESH = 2,  /* libcurl: a new connection, not kept */
@@ -99,8 +104,12 @@ struct http_call_spec {
     const char *unix_socket; /* connect here instead; URL still gives Host and path */
     const char *connect_to; /* numeric address ("192.0.2.1", "2001:db8::1") to connect to instead of
                                resolving the URL's host; TLS still checks the URL's name */
-    uint32_t deadline_ms;   /* whole call, required */
-    size_t response_max;    /* bytes of body, required unless on_data is given (then 0: no cap) */
+    http_call_guard_fn *guard; /* may be NULL; sees new connections only, so calls of one client to
+                                  one host must use guards that decide alike */
+    const char *userpwd;       /* "user:password" for Basic (libcurl only); may be NULL */
+    const char *aws_sigv4;     /* CURLOPT_AWS_SIGV4, signs with userpwd; may be NULL */
+    uint32_t deadline_ms;      /* whole call, required */
+    size_t response_max; /* bytes of body, required unless on_data is given (then 0: no cap) */
     unsigned flags;
     http_call_head_fn *on_head; /* may be NULL */
     http_call_data_fn *on_data; /* may be NULL: the body is collected */
@@ -113,8 +122,8 @@ struct http_call_spec {
  * may be NULL. It ends right after its done callback returns. */
 CHECKED enum err_kind http_call_start(struct http_client *client, const struct http_call_spec *spec,
                                       struct http_call **out, struct err *err);
-/* Ends a call without its done callback. Safe from within callbacks of other calls, not of its own
- * (return false or HTTP_DATA_STOP there). */
+/* Ends a call without its done callback. Safe anywhere, in its own on_head and on_data too, but not
+ * in its done. */
 void http_call_cancel(struct http_call *call);
 void http_call_resume(struct http_call *call); /* after HTTP_DATA_PAUSE */
 

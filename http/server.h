@@ -34,8 +34,8 @@ struct http_server_config {
     uint32_t body_ms;       /* whole body [15000] */
     uint32_t write_ms;      /* no byte taken by the client for this long: closed [15000] */
     uint32_t idle_ms;       /* between requests [75000] */
-    size_t max_connections; /* further ones are closed at once [20000] */
-    size_t max_per_address; /* of one client address; 0: no limit (behind a proxy all are one) */
+    size_t max_connections; /* [20000]; at the cap the longest idle one (or the oldest with an
+                               incomplete head) makes room, else the newcomer is closed */
     bool reuse_port;        /* SO_REUSEPORT, so that a standby can listen beside this one */
     bool allow_connect;     /* hand CONNECT and TRACE to on_request; else 405 by the server */
     /* required */
@@ -70,7 +70,7 @@ struct http_server_stats {
     size_t connections; /* open now */
     size_t active;      /* with a request in the user's hands */
     uint64_t accepted;  /* since start */
-    uint64_t rejected;  /* over max_connections or max_per_address */
+    uint64_t rejected;  /* over max_connections */
     uint64_t requests;  /* handed to on_request */
     uint64_t refused;   /* refused by the server */
     uint64_t timeouts;  /* closed by a deadline */
@@ -84,7 +84,8 @@ const struct http_head *http_request_head(const struct http_request *request);
 /* "192.0.2.1:4711", "[2001:db8::1]:4711" or "unix"; valid as long as the request. */
 const char *http_request_peer(const struct http_request *request);
 /* The peer's address alone ("192.0.2.1"), for limits and X-Forwarded-For; "" for unix. */
-const char *http_request_peer_address(const struct http_request *request);
+#define HTTP_ADDRESS_MAX 46
+void http_request_peer_address(const struct http_request *request, char out[HTTP_ADDRESS_MAX]);
 /* Uid of the peer process on a unix listener; -1 otherwise. */
 int64_t http_request_peer_uid(const struct http_request *request);
 /* Milliseconds of CLOCK_BOOTTIME when the head was complete. */
