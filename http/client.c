@@ -100,7 +100,7 @@ static struct http_call *call_new(struct http_client *client, const struct http_
     struct http_call *call = xcalloc(1, sizeof(*call));
     call->client = client;
     call->engine = spec->flags & HTTP_CALL_STRICT ? ENGINE_STRICT : ENGINE_CURL;
-    call->body = spec->body;
+    call->body = spec->body ? spec->body : "";
     call->body_len = spec->body_len;
     call->response_max = spec->response_max;
     call->deadline_ms = spec->deadline_ms;

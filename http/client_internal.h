@@ -21,7 +21,7 @@ struct http_call {
     struct http_client *client;
     enum engine engine;
     /* from the spec */
-    const uint8_t *body;
+    const char *body;
     size_t body_len;
     size_t response_max;
     uint32_t deadline_ms;

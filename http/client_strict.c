@@ -245,7 +245,7 @@ static void send_more(struct strict *s)
     struct http_call *call = s->call;
     while (!s->send_over) {
         bool head = s->out_sent < s->out.len;
-        const uint8_t *p = head ? s->out.data + s->out_sent : call->body + s->body_sent;
+        const char *p = head ? (const char *)s->out.data + s->out_sent : call->body + s->body_sent;
         size_t n = head ? s->out.len - s->out_sent : call->body_len - s->body_sent;
         if (n == 0) {
             s->send_over = true;
