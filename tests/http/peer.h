@@ -67,7 +67,7 @@ static inline bool peer_exchange(int port, const char *bytes, size_t len, char *
     bool closed;
     int fd = peer_connect(port);
     peer_send(fd, bytes, len);
-    peer_read(fd, out, size, NULL, 200, &closed);
+    peer_read(fd, out, size, NULL, 300, &closed);
     close(fd);
     return closed;
 }

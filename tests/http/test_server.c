@@ -84,7 +84,7 @@ static void on_request(void *arg, struct http_request *r)
         late->beats = 3;
         http_request_on_gone(r, on_gone, gone_path);
         if (http_str_is(head->path, "/late")) {
-            loop_after(the_loop, &late->timer, 200, on_late, late);
+            loop_after(the_loop, &late->timer, 100, on_late, late);
         } else {
             http_answer_begin(r, 200, NULL, 0, -1);
             loop_after(the_loop, &late->timer, 5, on_beat, late);
