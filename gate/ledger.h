@@ -66,7 +66,9 @@ struct ledger_setup {
     uint32_t payer_window_s;      /* … in 600 s */
     uint32_t payer_in_flight_max; /* 16 */
     uint32_t settle_hold_s;       /* how long reconciliation goes on: 7 days at least */
-    const char *vfs;              /* SQLite VFS name, NULL for the default; tests of power loss */
+    uint32_t tidy_ms;             /* 10000; expiry, retention and the heartbeat */
+    const char *synchronous; /* NULL: FULL. For the tests that show that nothing less will do */
+    const char *vfs;         /* SQLite VFS name, NULL for the default; tests of power loss */
 };
 /* Fills in the defaults above; path stays NULL. */
 void ledger_setup_defaults(struct ledger_setup *config);
