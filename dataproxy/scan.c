@@ -16,16 +16,25 @@ struct scan_set {
     struct form form[FORMS_MAX];
     size_t n;
     size_t longest;
+    unsigned refs;
 };
 
 struct scan_set *scan_set_new(void)
 {
-    return xcalloc(1, sizeof(struct scan_set));
+    struct scan_set *set = xcalloc(1, sizeof(*set));
+    set->refs = 1;
+    return set;
 }
 
-void scan_set_free(struct scan_set *set)
+struct scan_set *scan_set_ref(struct scan_set *set)
 {
-    if (!set)
+    set->refs++;
+    return set;
+}
+
+void scan_set_unref(struct scan_set *set)
+{
+    if (!set || --set->refs)
         return;
     for (size_t i = 0; i < set->n; i++) {
         explicit_bzero(set->form[i].data, set->form[i].len);
@@ -156,15 +165,17 @@ bool scan_once(const struct scan_set *set, const void *data, size_t len)
     return false;
 }
 
-void scan_stream_init(struct scan_stream *stream, const struct scan_set *set)
+void scan_stream_init(struct scan_stream *stream, struct scan_set *set)
 {
-    *stream = (struct scan_stream){ .set = set };
+    *stream = (struct scan_stream){ .set = scan_set_ref(set) };
     buf_init(&stream->held, SIZE_MAX / 4);
 }
 
 void scan_stream_fini(struct scan_stream *stream)
 {
     buf_wipe(&stream->held);
+    scan_set_unref(stream->set);
+    stream->set = NULL;
 }
 
 bool scan_stream_feed(struct scan_stream *stream, const void *data, size_t len, struct buf *out)

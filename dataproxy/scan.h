@@ -23,11 +23,13 @@
 #define SCAN_SECRET_MIN 8 /* shorter ones would be found everywhere */
 #define SCAN_SECRET_MAX 8192
 
-/* The forms of some secrets; built once, then shared by streams. */
+/* The forms of some secrets; built once, then shared by streams, each of which holds a reference: a
+ * rotated secret's set lives until the last stream that began under it has ended. */
 struct scan_set;
 struct scan_set *scan_set_new(void);
-void scan_set_free(struct scan_set *set); /* wipes */
-DEFINE_CLEANUP(struct scan_set, scan_set_free, scan_set_freep)
+struct scan_set *scan_set_ref(struct scan_set *set);
+void scan_set_unref(struct scan_set *set); /* the last one wipes and frees */
+DEFINE_CLEANUP(struct scan_set, scan_set_unref, scan_set_unrefp)
 /* Adds all forms of a secret of SCAN_SECRET_MIN … SCAN_SECRET_MAX bytes. */
 void scan_set_add(struct scan_set *set, const void *secret, size_t len);
 /* Bytes that a stream holds back; 0 for an empty set. */
@@ -36,12 +38,13 @@ size_t scan_set_holdback(const struct scan_set *set);
 bool scan_once(const struct scan_set *set, const void *data, size_t len);
 
 struct scan_stream {
-    const struct scan_set *set; /* borrowed */
+    struct scan_set *set; /* a reference */
     struct buf held;
     bool hit; /* once true, nothing more comes out */
 };
 
-void scan_stream_init(struct scan_stream *stream, const struct scan_set *set);
+void scan_stream_init(struct scan_stream *stream,
+                      struct scan_set *set);       /* takes a reference of its own */
 void scan_stream_fini(struct scan_stream *stream); /* wipes what is held */
 /* Takes bytes; appends to out what may be passed on. Returns false on a hit: cut the stream. */
 bool scan_stream_feed(struct scan_stream *stream, const void *data, size_t len, struct buf *out);

@@ -7,7 +7,7 @@
 
 #define UPSTREAM(name, url)                                                                        \
     "{\"name\":\"" name "\",\"url\":\"" url "\",\"allow\":[{\"methods\":[\"GET\"],\"path\":\"/"    \
-                                            "\"}]}"
+    "\"}]}"
 #define HEAD                                                                                       \
     "{\"slug\":\"weather\",\"listen\":\"198.18.0.3:80\",\"admin\":\"unix:/a\",\"session\":\"/"     \
     "s\",\"keys\":\"/k\","                                                                         \

@@ -11,8 +11,8 @@ static const char secret[] = "sk-live/\"9+q=Z~7\\w?";
 
 /* Feeds text in pieces of `step`; true when the stream was cut. What came out must not hold the
  * form. */
-static bool cut(const struct scan_set *set, const char *text, size_t len, size_t step,
-                const char *form, size_t form_len)
+static bool cut(struct scan_set *set, const char *text, size_t len, size_t step, const char *form,
+                size_t form_len)
 {
     struct scan_stream stream;
     struct buf out;
@@ -32,7 +32,7 @@ static bool cut(const struct scan_set *set, const char *text, size_t len, size_t
     return !passed;
 }
 
-static void expect_found(const struct scan_set *set, const char *form)
+static void expect_found(struct scan_set *set, const char *form)
 {
     size_t n = strlen(form);
     for (size_t before = 0; before < 5; before++) {
@@ -49,7 +49,7 @@ static void expect_found(const struct scan_set *set, const char *form)
 static void test_forms(void **state)
 {
     (void)state;
-    struct scan_set *set CLEANUP(scan_set_freep) = scan_set_new();
+    struct scan_set *set CLEANUP(scan_set_unrefp) = scan_set_new();
     scan_set_add(set, secret, strlen(secret));
     expect_found(set, secret);
     expect_found(set, "sk-live/\\\"9+q=Z~7\\\\w?");
@@ -67,7 +67,7 @@ static void test_forms(void **state)
 static void test_base64_alignments(void **state)
 {
     (void)state;
-    struct scan_set *set CLEANUP(scan_set_freep) = scan_set_new();
+    struct scan_set *set CLEANUP(scan_set_unrefp) = scan_set_new();
     scan_set_add(set, secret, strlen(secret));
     for (size_t before = 0; before < 7; before++) {
         for (size_t after = 0; after < 4; after++) {
@@ -86,12 +86,12 @@ static void test_base64_alignments(void **state)
 static void test_clean_text_passes(void **state)
 {
     (void)state;
-    struct scan_set *set CLEANUP(scan_set_freep) = scan_set_new();
+    struct scan_set *set CLEANUP(scan_set_unrefp) = scan_set_new();
     scan_set_add(set, secret, strlen(secret));
     static const char text[] = "sk-live/\"9+q=Z~7\\w! is not it, nor is sk-live/ alone";
     for (size_t step = 1; step < sizeof(text); step++)
         assert_false(cut(set, text, strlen(text), step, secret, strlen(secret)));
-    struct scan_set *none CLEANUP(scan_set_freep) = scan_set_new();
+    struct scan_set *none CLEANUP(scan_set_unrefp) = scan_set_new();
     assert_int_equal(scan_set_holdback(none), 0);
     assert_false(cut(none, text, strlen(text), 3, secret, strlen(secret)));
 }
