@@ -12,7 +12,8 @@
  * A spec that policy_check() refuses must not go on; policy_harden() asserts that it was accepted.
  *
  * Lifetimes: everything borrows but where "the caller's" is said. A report and a list of changes
- * own their strings. A plan borrows from the hardened tree, the context and the configuration.
+ * own their strings. A plan borrows from the caller's spec, the hardened tree, the context and the
+ * configuration: all four outlive it.
  * Not thread-safe in the sense that none of it locks; it has no state of its own.
  */
 #pragma once
@@ -201,6 +202,10 @@ struct policy_changes {
 void policy_changes_init(struct policy_changes *changes);
 void policy_changes_fini(struct policy_changes *changes);
 
+/* Reads a spec, a process or resources: strict JSON of at most 1 MiB. A new reference, or NULL with
+ * a finding of rule "json" (malformed). Everything that comes from outside is read this way. */
+json_t *policy_document_parse(const char *text, size_t len, struct policy_report *report);
+
 /* ---- create ------------------------------------------------------------------------------- */
 
 /* Judges a whole spec (and Create's rootfs mounts). Every violation is added to the report. */
@@ -268,6 +273,16 @@ json_t *policy_harden(const json_t *spec, const struct policy_context *context,
  * system, say) is still in it: check it again. */
 json_t *policy_nearest(const json_t *spec, const struct policy_context *context,
                        const struct policy_config *config, struct policy_changes *changes);
+
+/* What the machine at hand can say of a spec before it is started: bind sources, hook program,
+ * network namespace, cgroup. Touches the file system; the shim does the same with file descriptors
+ * that it keeps. */
+void policy_check_host(const json_t *spec, const struct policy_context *context,
+                       const struct policy_config *config, struct policy_report *report);
+
+/* Options to paste for a container that is accepted, one a line, made from the maxima. The caller
+ * frees. */
+char *policy_flags(enum policy_tool tool, const struct policy_config *config);
 
 /* ---- exec --------------------------------------------------------------------------------- */
 
