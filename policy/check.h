@@ -46,7 +46,7 @@ void policy_note(struct policy_check_run *run, const char *note, ...) PRINTF_LIK
 
 /* Also used by report.c. */
 void report_add(struct policy_report *report, const struct policy_rule *rule, const char *pointer,
-                const char *found, va_list args);
+                const char *found, va_list args) PRINTF_LIKE(4, 0);
 void changes_add(struct policy_changes *changes, const char *pointer, const char *what, ...)
     PRINTF_LIKE(3, 4);
 
