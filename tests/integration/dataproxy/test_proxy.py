@@ -3,11 +3,14 @@ import base64
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -395,3 +398,125 @@ def test_start_refuses_what_is_missing(make_proxy):
         make_proxy(loose)
     with pytest.raises(AssertionError, match="no \\*.pub key"):
         make_proxy(lambda config: os.unlink(config["keys"] + "/data.pub"))
+
+
+class Resolver:
+    """A DNS server whose A answers are told, one after the other; the last one stays."""
+
+    def __init__(self, answers):
+        self.answers, self.asked = list(answers), 0
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                packet, peer = self.socket.recvfrom(1000)
+            except OSError:
+                return
+            end = packet.index(b"\0", 12) + 5
+            kind = packet[end - 4:end - 2]
+            records = b""
+            if kind == b"\0\1":
+                address = self.answers[min(self.asked, len(self.answers) - 1)]
+                self.asked += 1
+                records = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(address)
+            self.socket.sendto(packet[:2] + b"\x84\0\0\1\0" + bytes([bool(records)]) + b"\0\0\0\0" + packet[12:end] + records, peer)
+
+
+def named(upstream, resolver, internal):
+    def change(config):
+        config["resolver"] = "127.0.0.1:%d" % resolver.port
+        scheme = "http" if internal else "https"
+        config["upstreams"][0].update(url="%s://rebind.example:%d" % (scheme, upstream.port), internal=internal)
+    return change
+
+
+def test_rebinding_changes_nothing(make_proxy, upstream):
+    """The first look-up is public, every later one is loopback: what is connected to is what was judged."""
+    resolver = Resolver(["192.0.0.8", "127.0.0.1"])
+    proxy = make_proxy(named(upstream, resolver, internal=False))
+    gate = proxy.gate()
+    gate.open("r1")
+    for _ in range(3):
+        status, body, _ = proxy.ask("/api/fine", proxy.token("r1"))
+        assert status == 502 and b"address refused" in body
+    assert resolver.asked == 3 and upstream.seen == []
+
+
+def test_one_look_up_a_call(make_proxy, upstream):
+    resolver = Resolver(["127.0.0.1"])
+    proxy = make_proxy(named(upstream, resolver, internal=True))
+    gate = proxy.gate()
+    gate.open("r1")
+    assert proxy.ask("/api/fine", proxy.token("r1"))[0] == 200
+    assert resolver.asked == 1
+    assert upstream.seen[0]["headers"]["Host"] == "rebind.example:%d" % upstream.port
+
+
+def test_oauth2_fetches_once_caches_and_refreshes_after_401(make_proxy, upstream):
+    grants = []
+
+    def token(self):
+        grants.append(dict(urllib.parse.parse_qsl(self.server.seen[-1]["body"].decode())))
+        self.answer(200, json.dumps({"access_token": "access-token-%d" % len(grants), "token_type": "Bearer",
+                                     "expires_in": 3600}).encode(), Content_Type="application/json")
+
+    def guarded(self):
+        fresh = self.headers["Authorization"] == "Bearer access-token-%d" % max(len(grants), self.server.least)
+        self.answer(200 if fresh else 401, b"fine")
+
+    def change(config):
+        config["upstreams"][0]["inject"] = {"oauth2": {
+            "user": "client", "scope": "read all", "token_url": "http://127.0.0.1:%d/token" % upstream.port,
+            "file": config["upstreams"][0]["inject"]["header"]["file"]}}
+
+    upstream.least = 0
+    upstream.RequestHandlerClass.do_token, upstream.RequestHandlerClass.do_guarded = token, guarded
+    proxy = make_proxy(change)
+    gate = proxy.gate()
+    gate.open("r1", calls=100)
+    data = proxy.token("r1")
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        assert set(pool.map(lambda _: proxy.ask("/api/guarded", data)[0], range(10))) == {200}
+    assert grants == [{"grant_type": "client_credentials", "client_id": "client", "client_secret": SECRET, "scope": "read all"}]
+    upstream.least = 2
+    assert proxy.ask("/api/guarded", data)[0] == 401
+    assert proxy.ask("/api/guarded", data)[0] == 200
+    assert len(grants) == 2
+
+
+def test_oauth2_endpoint_down(make_proxy, upstream):
+    def change(config):
+        config["upstreams"][0]["inject"] = {"oauth2": {
+            "user": "client", "token_url": "http://127.0.0.1:9/token",
+            "file": config["upstreams"][0]["inject"]["header"]["file"]}}
+
+    proxy = make_proxy(change)
+    gate = proxy.gate()
+    gate.open("r1")
+    status, body, _ = proxy.ask("/api/fine", proxy.token("r1"))
+    assert status == 502 and b"credential cannot be had" in body and upstream.seen == []
+
+
+CLIENTS = {
+    "curl": ["curl", "-sS", "--max-time", "10", "-H", "Utter-Data-Token: TOKEN", "--connect-to", "data:80:127.0.0.1:PORT",
+             "http://data/api/fine"],
+    "curl as a proxy": ["curl", "-sS", "--max-time", "10", "-x", "http://x:TOKEN@127.0.0.1:PORT", "http://127.0.0.1:UPSTREAM/fine"],
+    "urllib": ["/usr/bin/python3", "-c", "import urllib.request as u; print(u.urlopen(u.Request('http://127.0.0.1:PORT/api/fine', "
+               "headers={'Host': 'data', 'Utter-Data-Token': 'TOKEN'})).read().decode())"],
+    "node fetch": ["node", "-e", "fetch('http://127.0.0.1:PORT/api/fine', {headers: {'Utter-Data-Token': 'TOKEN'}})"
+                   ".then(r => r.text()).then(console.log)"],
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_ordinary_clients(proxy, gate, upstream, client):
+    if not shutil.which(CLIENTS[client][0]):
+        pytest.skip("%s is not on this machine" % CLIENTS[client][0])
+    words = [word.replace("TOKEN", proxy.token("r1")).replace("PORT", str(proxy.port)).replace("UPSTREAM", str(upstream.port))
+             for word in CLIENTS[client]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    assert done.stdout.strip() == "fine", done
