@@ -1,5 +1,6 @@
 #include "gate/ledger_file.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -106,4 +107,11 @@ enum err_kind ledger_file_new_id(char out[33], struct err *err)
         return err_sys(err, errno, "getrandom");
     text_hex(id, sizeof(id), out);
     return ERR_OK;
+}
+
+void ledger_spell_transaction(const char *s, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s", s);
+    for (char *p = out; text_starts(out, "0x") && *p; p++)
+        *p = (char)tolower((unsigned char)*p);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -25,3 +26,6 @@ CHECKED enum err_kind ledger_file_sync_dir(const char *path, struct err *err);
 
 /* 32 hex digits from the system's random source. */
 CHECKED enum err_kind ledger_file_new_id(char out[33], struct err *err);
+
+/* One spelling per transaction: 0x hashes in lower case, everything else byte for byte. */
+void ledger_spell_transaction(const char *s, char *out, size_t size);

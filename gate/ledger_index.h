@@ -44,7 +44,8 @@ struct ledger_payment {
 
     struct ledger_waiter *waiters;
     uint32_t n_waiters;
-    bool ending; /* its end is being handed to waiters */
+    void *settling; /* the settler's */
+    bool ending;    /* its end is being handed to waiters */
     struct loop_timer end_timer;
 
     bool has_answer; /* sealed bytes in memory, while somebody waits for them */

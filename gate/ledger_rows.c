@@ -1,9 +1,8 @@
 #include "gate/ledger_db.h"
 
-#include <ctype.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "gate/ledger_file.h"
 
 static void take_key(sqlite3_stmt *stmt, int i, uint8_t *out, size_t len)
 {
@@ -143,14 +142,6 @@ static enum err_kind read_state(struct store *store, const uint8_t *key, struct 
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? ERR_OK : store_fault(store, "read state", err);
 }
 
-/* EVM hashes have two spellings; everything else is compared byte for byte. */
-static void spell_transaction(const char *s, char *out, size_t size)
-{
-    (void)snprintf(out, size, "%s", s);
-    for (char *p = out; text_starts(out, "0x") && *p; p++)
-        *p = (char)tolower((unsigned char)*p);
-}
-
 static enum err_kind transaction_taken(struct store *store, const struct row_state *row,
                                        const char *transaction, bool *taken, struct err *err)
 {
@@ -229,7 +220,7 @@ enum err_kind store_step(struct store *store, const struct store_step *step, boo
         return ERR_OK;
     char transaction[161] = "";
     if (step->transaction)
-        spell_transaction(step->transaction, transaction, sizeof(transaction));
+        ledger_spell_transaction(step->transaction, transaction, sizeof(transaction));
     bool taken = false;
     if (state == PAYMENT_SETTLED && transaction_taken(store, &row, transaction, &taken, err))
         return err->kind;

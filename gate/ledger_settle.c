@@ -167,3 +167,13 @@ uint32_t ledger_settle_hold_s(const struct ledger *ledger)
 {
     return ledger->setup.settle_hold_s;
 }
+
+void *ledger_payment_settling(const struct ledger_payment *payment)
+{
+    return payment->settling;
+}
+
+void ledger_payment_set_settling(struct ledger_payment *payment, void *settling)
+{
+    payment->settling = settling;
+}

@@ -36,3 +36,7 @@ void ledger_each_unknown(struct ledger *ledger,
 
 const char *ledger_generation(const struct ledger *ledger);
 uint32_t ledger_settle_hold_s(const struct ledger *ledger);
+
+/* What the settler has in hand for this payment, or NULL; the ledger only keeps the pointer. */
+void *ledger_payment_settling(const struct ledger_payment *payment);
+void ledger_payment_set_settling(struct ledger_payment *payment, void *settling);

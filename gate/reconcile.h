@@ -5,10 +5,12 @@
  * From ledger_seal() on a payment is the settler's, not the request's: the buyer's connection may
  * go, the settle goes on. The bytes of every send are those stored with the seal, sent to the
  * facilitator stored with it. settlement_pending is repeated once at once; everything unknown with
- * back-off (1 s doubling to 5 min) for at least ledger_setup.settle_hold_s (7 days) and past
- * validBefore, across restarts. Evidence from a chain (evm_rpc.h) is asked for where a network has
- * an RPC configured. At the end without proof: ABANDONED, or CONCEDED where the route says
- * `unproven: release` and our first send did not get the nonce reason.
+ * back-off (1 s doubling to 5 min, to 1 h once nothing can newly move) for at least settle_hold_s
+ * (7 days) and past validBefore, across restarts. Evidence from a chain (evm_rpc.h) is asked for
+ * before each repeat where a network has an RPC configured. Without proof: ABANDONED when the time
+ * is over; with the route's `unproven: release` CONCEDED as soon as a later send gets the nonce
+ * reason, but never when our first send of this run got it (somebody else may have used or
+ * cancelled the nonce).
  */
 #pragma once
 
@@ -46,7 +48,9 @@ void settler_free(
     struct settler *settler); /* before its ledger; unfinished stay UNKNOWN for the next start */
 DEFINE_CLEANUP(struct settler, settler_free, settler_freep)
 
-/* Right after LEDGER_SEALED. Takes its own reference. Sends at once. */
+/* Right after LEDGER_SEALED: takes its own reference and sends at once. Called again for a payment
+ * that is being reconciled (a buyer came back and waits), it brings the next send forward, at most
+ * once per first_repeat_ms. */
 void settler_start(struct settler *settler, struct ledger_payment *payment);
 
 /* Operator's `ledger resolve`: `transaction` non-NULL says settled, else unpaid with `reason`.
