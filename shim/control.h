@@ -24,7 +24,6 @@
 
 #define CONTROL_SHORT_MS 10000
 #define CONTROL_PROCESSES_MAX 4096
-#define CONTROL_FDS_MAX 16
 
 /* What runsc's state file (<root>/<container>_sandbox:<sandbox>.state) says. */
 struct control_state_file {
@@ -45,15 +44,16 @@ CHECKED enum err_kind control_state_file_read(const char *root, const char *cont
 /* What is known of a sandbox: where its socket is, what it understands. */
 struct control {
     struct loop *loop;
-    char *root; /* owned */
+    char *root; /* owned, as are sandbox and socket */
     char *sandbox;
     char *socket; /* path as stored; may be longer than a sockaddr_un holds */
     uid_t uid;
     gid_t gid;
-    bool cli_only;   /* answered wrongly or cannot be reached at all: use the CLI from now on */
-    bool event_null; /* Event wants null (before 20230731) */
-    bool has_state;  /* ContainerRuntimeState is known */
-    bool has_pgid;   /* Processes names process groups: Signal mode 3 is safe */
+    uint64_t short_ms; /* deadline of short calls: CONTROL_SHORT_MS */
+    bool cli_only;     /* answered wrongly or cannot be reached at all: use the CLI from now on */
+    bool has_state;    /* ContainerRuntimeState is known (set by control_identify()) */
+    bool has_pgid;     /* Processes names process groups, so Signal mode 3 is safe (set by any
+                          control_processes() that returned a process) */
 };
 
 /* Copies what it needs. Does not connect. */
@@ -69,7 +69,8 @@ enum control_outcome {
     CONTROL_USE_CLI, /* cannot have had an effect: the caller may do the same by runsc */
     CONTROL_GONE,    /* the sandbox is exiting or dead: ask its pidfd. Not to be repeated */
     CONTROL_TIMEOUT, /* no answer in time; the effect is unknown. Not to be repeated */
-    CONTROL_BROKEN,  /* the answer was malformed or oversized; control->cli_only is set */
+    CONTROL_BROKEN,  /* the answer was malformed or oversized; control->cli_only is set. Not to be
+                        repeated */
 };
 
 enum control_runtime_state {
@@ -184,7 +185,10 @@ struct control_exec {
     struct control_caps caps; /* always sent: left out means all of them */
     bool no_new_privileges;   /* always sent: left out means no */
     bool terminal;            /* fds[0] is the pty's slave side, used for 0, 1 and 2 */
-    int fds[3];               /* stdin, stdout, stderr; borrowed, chowned to the sandbox's user */
+    /* stdin, stdout, stderr; borrowed for this call (duplicated). FIFOs and terminals are chowned
+     * to the sandbox's user as runsc does; devices like /dev/null are not, since theirs is the
+     * host's own node. */
+    int fds[3];
 };
 
 /* Starts a process; reply->pid. */
@@ -195,4 +199,3 @@ void control_exec(struct control_conn *conn, const struct control_exec *exec, co
  * unknown to it, with a well-formed answer either way. CONTROL_OK: it is (reply->state where
  * known); sets has_state. The connection stays open for control_wait(). */
 void control_identify(struct control_conn *conn, const char *container, control_fn *fn, void *arg);
-/* Asks Processes once to learn has_pgid; any outcome but OK leaves it false. */
