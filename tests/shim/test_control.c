@@ -130,8 +130,8 @@ static void test_life_of_a_container(void **state)
     (void)state;
     struct real r;
     struct bench b;
-    static const char *const argv[] = { "/bin/sh", "-c", "trap 'exit 42' TERM; echo ready; sleep 100 & wait",
-                                        NULL };
+    static const char *const argv[] = { "/bin/sh", "-c",
+                                        "trap 'exit 42' TERM; echo ready; sleep 100 & wait", NULL };
     struct stat null_before;
     struct stat null_after;
     assert_int_equal(stat("/dev/null", &null_before), 0);
@@ -154,7 +154,8 @@ static void test_life_of_a_container(void **state)
     assert_int_equal(b.err.kind, ERR_PRECONDITION);
     assert_true(control_conn_usable(wait));
     real_start(&r);
-    control_wait(wait, r.id, on_reply, &b);
+    struct bench w = { .loop = b.loop }; /* Wait's answer may come before that of the signal */
+    control_wait(wait, r.id, on_reply, &w);
     char ready[8];
     assert_int_equal(read(out[0], ready, sizeof(ready)), 6);
     close(out[0]);
@@ -193,10 +194,12 @@ static void test_life_of_a_container(void **state)
     control_signal(conn, r.id, 1, SIGCONT, CONTROL_SIGNAL_GROUP, on_reply, &b);
     expect(&b, b.control->has_pgid ? CONTROL_OK : CONTROL_USE_CLI);
     control_signal(conn, r.id, 0, SIGTERM, CONTROL_SIGNAL_PROCESS, on_reply, &b);
-    expect(&b, CONTROL_OK); /* and then Wait's own: */
-    control_conn_free(conn);
     expect(&b, CONTROL_OK);
-    assert_int_equal(b.status, 42 << 8);
+    control_conn_free(conn);
+    if (!w.n)
+        expect(&w, CONTROL_OK);
+    assert_int_equal(w.outcome, CONTROL_OK);
+    assert_int_equal(w.status, 42 << 8);
     control_conn_free(wait);
     /* With the connection closed the sandbox does not linger. */
     int status = 0;

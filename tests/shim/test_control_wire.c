@@ -185,12 +185,14 @@ static void test_event(void **state)
     assert_int_equal(a.reply.event->interfaces[0].rx_bytes, 9);
     assert_int_equal(a.reply.event->interfaces[0].tx_dropped, 2);
     control_answer_fini(&a);
+    static const char overflow[] =
+        "{\"event\":{\"data\":{}},\"containerUsage\":{\"a\":9223372036854775807,\"b\":"
+        "9223372036854775807,\"c\":9223372036854775807}}";
     static const char *const bad[] = {
         "{}",
         "{\"event\":{\"data\":{\"cpu\":{\"usage\":{\"total\":-5}}}}}",
         "{\"event\":{\"data\":{}},\"containerUsage\":{\"a\":-1}}",
-        "{\"event\":{\"data\":{}},\"containerUsage\":{\"a\":9223372036854775807,\"b\":"
-        "9223372036854775807,\"c\":9223372036854775807}}",
+        overflow,
         "{\"event\":{\"data\":{\"network_interfaces\":[1]}}}",
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
