@@ -96,12 +96,11 @@ static void make_v1_items(const struct route *r, struct challenge_cache *c)
 
 static void append_b64(struct buf *out, const void *data, size_t len)
 {
-    size_t need = text_b64_len(len) + 1;
-    uint8_t *to = buf_reserve(out, need);
+    uint8_t *to = buf_reserve(out, text_b64_len(len) + 1); /* and the terminator */
     if (!to)
         return;
     text_b64(data, len, (char *)to);
-    out->len -= 1; /* the NUL */
+    out->len += text_b64_len(len);
 }
 
 static void append_header(struct buf *out, const struct challenge_cache *c, const char *url,
