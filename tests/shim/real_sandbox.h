@@ -37,6 +37,10 @@ struct real {
     struct control_state_file state;
 };
 
+/* The sandbox that a test has not taken down yet: a failed assertion leaves it to the teardown, so
+ * a struct real is static. */
+static struct real *real_live;
+
 /* Runs runsc with its pinned flags and waits; stdio of the sandbox is /dev/null or `out_fd`. */
 static inline int real_runsc(const struct real *r, int out_fd, const char *const *verb)
 {
@@ -127,6 +131,7 @@ static inline void real_init(struct real *r, const char *runsc, const char *root
 {
     static int serial;
     *r = (struct real){ .runsc = runsc };
+    real_live = r;
     snprintf(r->dir, sizeof(r->dir), "/tmp/ut-proto.XXXXXX");
     assert_non_null(mkdtemp(r->dir));
     snprintf(r->null, sizeof(r->null), "%s/null", r->dir);
@@ -172,6 +177,7 @@ static inline void real_start(struct real *r)
 /* Kills what is left, reaps everything, removes everything. */
 static inline void real_fini(struct real *r)
 {
+    real_live = NULL;
     struct err err;
     if (r->pid > 0)
         (void)kill(r->pid, SIGKILL);
@@ -189,4 +195,12 @@ static inline void real_fini(struct real *r)
     (void)!system(mount);
     (void)!fs_remove_tree(r->dir, &err);
     free(r->root);
+}
+
+static inline int real_teardown(void **state)
+{
+    (void)state;
+    if (real_live)
+        real_fini(real_live);
+    return 0;
 }

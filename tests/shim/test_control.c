@@ -128,7 +128,7 @@ static uint32_t run_in(struct bench *b, const struct real *r, const char *const 
 static void test_life_of_a_container(void **state)
 {
     (void)state;
-    struct real r;
+    static struct real r;
     struct bench b;
     static const char *const argv[] = { "/bin/sh", "-c",
                                         "trap 'exit 42' TERM; echo ready; sleep 100 & wait", NULL };
@@ -217,7 +217,7 @@ static void test_life_of_a_container(void **state)
 static void test_exec(void **state)
 {
     (void)state;
-    struct real r;
+    static struct real r;
     struct bench b;
     static const char *const argv[] = { "/bin/sleep", "100", NULL };
     real_init(&r, runsc, NULL);
@@ -266,7 +266,7 @@ static void test_exec(void **state)
 static void test_exec_on_a_terminal(void **state)
 {
     (void)state;
-    struct real r;
+    static struct real r;
     struct bench b;
     static const char *const argv[] = { "/bin/sleep", "100", NULL };
     real_init(&r, runsc, NULL);
@@ -297,7 +297,7 @@ static void test_short_ones_lose_no_status(void **state)
     (void)state;
     static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
     for (int i = 0; i < 5; i++) {
-        struct real r;
+        static struct real r;
         struct bench b;
         real_init(&r, runsc, NULL);
         real_bundle(&r, argv, 0);
@@ -319,7 +319,7 @@ static void test_short_ones_lose_no_status(void **state)
 static void test_killed_sandbox_is_gone(void **state)
 {
     (void)state;
-    struct real r;
+    static struct real r;
     struct bench b;
     static const char *const argv[] = { "/bin/sleep", "100", NULL };
     real_init(&r, runsc, NULL);
@@ -351,7 +351,7 @@ static void test_killed_sandbox_is_gone(void **state)
 static void test_stopped_sandbox_times_out(void **state)
 {
     (void)state;
-    struct real r;
+    static struct real r;
     struct bench b;
     static const char *const argv[] = { "/bin/sleep", "100", NULL };
     real_init(&r, runsc, NULL);
@@ -359,7 +359,10 @@ static void test_stopped_sandbox_times_out(void **state)
     real_create(&r, -1);
     bench_init(&b, r.root, &r.state);
     b.control->short_ms = 100;
+    int stopped = 0;
     kill(r.pid, SIGSTOP);
+    assert_int_equal(waitpid(r.pid, &stopped, WUNTRACED), r.pid); /* now all its threads are */
+    assert_true(WIFSTOPPED(stopped));
     struct control_conn *conn = control_conn_new(b.control);
     control_signal(conn, r.id, 0, SIGKILL, CONTROL_SIGNAL_ALL, on_reply, &b);
     expect(&b, CONTROL_TIMEOUT);
@@ -373,7 +376,7 @@ static void test_stopped_sandbox_times_out(void **state)
 static void test_long_root(void **state)
 {
     (void)state;
-    struct real r;
+    static struct real r;
     struct bench b;
     static const char *const argv[] = { "/bin/true", NULL };
     real_init(
@@ -567,6 +570,8 @@ static void test_no_socket(void **state)
     bench_fini(&b);
 }
 
+#define REAL_TEST(fn) cmocka_unit_test_teardown(fn, real_teardown)
+
 static int run_real(const char *which)
 {
     if (access(which, X_OK) || geteuid() != 0) {
@@ -575,13 +580,13 @@ static int run_real(const char *which)
     }
     runsc = which;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_life_of_a_container),
-        cmocka_unit_test(test_exec),
-        cmocka_unit_test(test_exec_on_a_terminal),
-        cmocka_unit_test(test_short_ones_lose_no_status),
-        cmocka_unit_test(test_killed_sandbox_is_gone),
-        cmocka_unit_test(test_stopped_sandbox_times_out),
-        cmocka_unit_test(test_long_root),
+        REAL_TEST(test_life_of_a_container),
+        REAL_TEST(test_exec),
+        REAL_TEST(test_exec_on_a_terminal),
+        REAL_TEST(test_short_ones_lose_no_status),
+        REAL_TEST(test_killed_sandbox_is_gone),
+        REAL_TEST(test_stopped_sandbox_times_out),
+        REAL_TEST(test_long_root),
     };
     return cmocka_run_group_tests_name(which, tests, NULL, NULL);
 }
