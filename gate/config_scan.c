@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-static void report(struct scan *s, bool warning, const char *fmt, va_list ap)
+static void PRINTF_LIKE(3, 0) report(struct scan *s, bool warning, const char *fmt, va_list ap)
 {
     char line[512];
     vsnprintf(line, sizeof(line), fmt, ap);
