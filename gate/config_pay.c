@@ -139,14 +139,14 @@ static void read_members(const struct at *at, const char *method, struct offer *
     if (o->kind != PAY_OPAQUE)
         return;
     if (json_object_get(at->object, "members")) {
-        o->members = scan_list(at, "members", 16);
+        o->members = (const char *const *)scan_list(at, "members", 16);
         return;
     }
     if (o->chain_id && strcmp(method, "erc7710") == 0)
-        o->members = (const char **)(uintptr_t)members_erc7710;
+        o->members = members_erc7710;
     for (size_t i = 0; transaction_chains[i]; i++) {
         if (strcmp(o->scheme, "exact") == 0 && text_starts(o->network, transaction_chains[i]))
-            o->members = (const char **)(uintptr_t)members_transaction;
+            o->members = members_transaction;
     }
     if (!o->members)
         scan_fault(at->s, "%s: %.32s on %.64s needs \"members\", the names in its payload",

@@ -64,9 +64,10 @@ static void read_methods(const struct at *at, struct route *r)
 {
     static const char *const known[] = { "GET",    "HEAD",  "POST",    "PUT",
                                          "DELETE", "PATCH", "OPTIONS", NULL };
-    r->methods = scan_list(at, "methods", 16);
+    static const char *const get[] = { "GET", NULL };
+    r->methods = (const char *const *)scan_list(at, "methods", 16);
     if (!r->methods[0])
-        r->methods[0] = "GET";
+        r->methods = get;
     struct buf allow CLEANUP(buf_fini);
     buf_init(&allow, 256);
     for (size_t i = 0; r->methods[i]; i++) {

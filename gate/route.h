@@ -43,11 +43,11 @@ struct offer {
     const char *domain_version;
     uint32_t max_timeout_s;
     struct u256 upto_min, upto_max; /* clamp on what a handler may charge; max <= amount */
-    const char **members; /* opaque: NULL-terminated names of `payload` that make the key; no other
-                             is taken */
-    json_t *extra;        /* owned; object or NULL */
-    json_t *v2;           /* owned: PaymentRequirements as sent to v2 buyers */
-    json_t *v1;           /* owned: without `resource`; NULL when not offered to v1 */
+    const char *const *members; /* opaque: NULL-terminated names of `payload` that make the key; no
+                             other is taken */
+    json_t *extra;              /* owned; object or NULL */
+    json_t *v2;                 /* owned: PaymentRequirements as sent to v2 buyers */
+    json_t *v1;                 /* owned: without `resource`; NULL when not offered to v1 */
 };
 
 enum on_error { ON_ERROR_REPLACE, ON_ERROR_PASS };
@@ -72,14 +72,14 @@ struct route {
     size_t index;     /* position in the configuration; stable within one configuration */
     const char *path; /* "/a/b"; "{name}" stands for one segment, a last segment "*" for any rest */
     bool exact;       /* no wildcard in path: the challenge is made once */
-    const char **methods;     /* NULL-terminated, upper case; HEAD only if listed */
-    char *allow;              /* "GET, POST" for 405 and preflight */
-    bool free;                /* passed through without payment */
-    const char *description;  /* never NULL */
-    const char *mime_type;    /* never NULL */
-    const char *service_name; /* or NULL */
-    json_t *tags;             /* owned; array or NULL */
-    const char *icon_url;     /* or NULL */
+    const char *const *methods; /* NULL-terminated, upper case; HEAD only if listed */
+    char *allow;                /* "GET, POST" for 405 and preflight */
+    bool free;                  /* passed through without payment */
+    const char *description;    /* never NULL */
+    const char *mime_type;      /* never NULL */
+    const char *service_name;   /* or NULL */
+    json_t *tags;               /* owned; array or NULL */
+    const char *icon_url;       /* or NULL */
     struct offer *offers;
     size_t offer_n; /* 0 exactly when free */
     json_t

@@ -303,7 +303,7 @@ static int finish(const struct options *o, struct pay_call *c, const struct purc
 {
     const struct http_result *r = &c->answer.result;
     if (outcome != PAY_DONE)
-        fail(outcome, "", err);
+        (void)fail((int)outcome, "", err);
     if (outcome == PAY_REFUSED)
         print_refusal(r);
     if (outcome == PAY_UNKNOWN)
@@ -313,7 +313,7 @@ static int finish(const struct options *o, struct pay_call *c, const struct purc
     if (r->outcome == HTTP_CALL_OK && outcome != PAY_REFUSED && outcome != PAY_UNKNOWN &&
         write_answer(o, r))
         return PAY_LOCAL;
-    return outcome;
+    return (int)outcome;
 }
 
 static int pay(const struct options *o, struct pay_call *c, struct purchase *p)
@@ -324,7 +324,7 @@ static int pay(const struct options *o, struct pay_call *c, struct purchase *p)
     char *path CLEANUP_FREE = o->key ? xstrdup(o->key) : key_default_path();
     enum pay_exit agreed = agree(o, p);
     if (agreed != PAY_DONE)
-        return agreed;
+        return (int)agreed;
     if (!path)
         return fail(PAY_LOCAL, "no key: HOME is not set, give --key", NULL);
     if (key_read(path, secret, &address, &err))
