@@ -144,9 +144,21 @@ static void detach_stdio(void)
         (void)close(null);
 }
 
-static void daemon_main(const struct serve *serve, const char *bundle)
+/* The listener becomes 3 and the pipe 4; everything else that was inherited is closed. */
+static void keep_two(struct serve *serve)
+{
+    int listener = fcntl(serve->listener, F_DUPFD_CLOEXEC, 64);
+    int ready = fcntl(serve->ready, F_DUPFD_CLOEXEC, 64);
+    serve->listener = dup3(listener, 3, O_CLOEXEC);
+    serve->ready = dup3(ready, 4, O_CLOEXEC);
+    if (serve->listener != 3 || serve->ready != 4 || close_range(5, ~0U, 0) != 0)
+        _exit(2);
+}
+
+static void daemon_main(struct serve *serve, const char *bundle)
 {
     (void)setsid();
+    keep_two(serve);
     daemon_log(bundle, serve->boot->debug);
     detach_stdio();
     struct err err = { 0 };
