@@ -22,13 +22,13 @@ static CHECKED enum err_kind judge_source(const struct policy_bind *bind, const 
     bool file = S_ISREG(st->st_mode);
     bool tool = bind->kind == POLICY_BIND_TOOL_FILE || bind->kind == POLICY_BIND_TERMINATION_LOG;
     if (tool && (!file || st->st_nlink != 1))
-        return err_set(err, ERR_PRECONDITION,
-                       "mount-source: %s is not a regular file with one link", safe);
+        return err_set(err, ERR_PRECONDITION, "bind-source: %s is not a regular file with one link",
+                       safe);
     if (bind->kind == POLICY_BIND_EMPTY_DIR && !S_ISDIR(st->st_mode))
-        return err_set(err, ERR_PRECONDITION, "mount-source: %s is not a directory", safe);
+        return err_set(err, ERR_PRECONDITION, "bind-source: %s is not a directory", safe);
     if (!file && !S_ISDIR(st->st_mode))
         return err_set(err, ERR_PRECONDITION,
-                       "mount-source: %s is neither a regular file nor a directory", safe);
+                       "bind-source: %s is neither a regular file nor a directory", safe);
     return ERR_OK;
 }
 
@@ -68,10 +68,10 @@ static CHECKED enum err_kind bind_one(json_t *mounts, const struct policy_bind *
     int fd CLEANUP_FD = -1;
     enum err_kind kind = fs_open_real(AT_FDCWD, bind->source, O_PATH, &fd, err);
     if (kind)
-        return err_prefix(err, "mount-source");
+        return err_prefix(err, "bind-source");
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return err_sys(err, errno, "mount-source: %s", bind->source);
+        return err_sys(err, errno, "bind-source: %s", bind->source);
     if ((kind = judge_source(bind, &st, err)))
         return kind;
     char *target CLEANUP_FREE = xasprintf("%s/%zu", dir, bind->mount);

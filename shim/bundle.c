@@ -76,7 +76,7 @@ enum err_kind bundle_open(const char *path, const char *ns, const char *id, stru
     return ERR_OK;
 }
 
-enum err_kind bundle_load_spec(const char *path, json_t **out, struct err *err)
+enum err_kind bundle_read_spec(const char *path, char **text, size_t *len, struct err *err)
 {
     char *file CLEANUP_FREE = xasprintf("%s/config.json", path);
     struct stat st;
@@ -84,7 +84,15 @@ enum err_kind bundle_load_spec(const char *path, json_t **out, struct err *err)
         return err_sys(err, errno, "%s", file);
     if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 022) != 0)
         return err_set(err, ERR_PRECONDITION, "%s: not a file that only root can write", file);
-    return json_strict_load_file(file, JSON_SIZE_MAX, out, err);
+    return fs_read(file, JSON_SIZE_MAX, text, len, err);
+}
+
+enum err_kind bundle_load_spec(const char *path, json_t **out, struct err *err)
+{
+    char *text CLEANUP_FREE = NULL;
+    size_t len = 0;
+    enum err_kind kind = bundle_read_spec(path, &text, &len, err);
+    return kind ? kind : json_strict_load(text, len, JSON_SIZE_MAX, 0, out, err);
 }
 
 static void digest(const char *address, const char *ns, const char *group, char hex[65])

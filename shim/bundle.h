@@ -40,6 +40,8 @@ void bundle_fini(struct bundle *bundle);
 /* config.json, strictly parsed: a regular file of at most 1 MiB that only root can write. A new
  * reference, the caller's. */
 CHECKED enum err_kind bundle_load_spec(const char *path, json_t **out, struct err *err);
+/* Its text, for who parses it otherwise; the caller frees. */
+CHECKED enum err_kind bundle_read_spec(const char *path, char **text, size_t *len, struct err *err);
 
 /* <BUNDLE_RUN>/<32 hex> for containerd's address, namespace and group; the caller frees. */
 char *bundle_run_dir(const char *address, const char *ns, const char *group);

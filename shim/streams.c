@@ -13,6 +13,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "shim/nulldev.h"
 #include "shim/pump.h"
 #include "shim/spawn.h"
 
@@ -29,6 +30,8 @@ struct streams {
     struct loop *loop;
     struct children *children;
     bool terminal;
+    int null; /* what stands for none */
+    bool null_shared;
     int fds[3];  /* what the child gets; -1 none or handed over */
     int in_hold; /* a writer of stdin's FIFO, until CloseIO */
     int master;  /* of the console: a duplicate for resizing */
@@ -270,6 +273,7 @@ enum err_kind streams_open(const struct streams_env *env, const struct streams_r
         .loop = env->loop,
         .children = env->children,
         .terminal = request->terminal,
+        .null = -1,
         .fds = { -1, -1, -1 },
         .in_hold = -1,
         .master = -1,
@@ -277,7 +281,9 @@ enum err_kind streams_open(const struct streams_env *env, const struct streams_r
         .tty_out = -1,
         .logger = { .ready = -1 },
     };
-    enum err_kind kind = open_stdin(s, request->in, err);
+    enum err_kind kind = nulldev_open(&s->null, &s->null_shared, err);
+    if (!kind)
+        kind = open_stdin(s, request->in, err);
     if (!kind)
         kind = open_outputs(s, env, request, err);
     if (!kind)
@@ -287,7 +293,8 @@ enum err_kind streams_open(const struct streams_env *env, const struct streams_r
 
 void streams_child_fds(const struct streams *s, int fds[3])
 {
-    memcpy(fds, s->fds, sizeof(s->fds));
+    for (size_t i = 0; i < 3; i++)
+        fds[i] = s->fds[i] >= 0 ? s->fds[i] : s->null;
 }
 
 static void close_slot(int *fd)
@@ -300,6 +307,9 @@ void streams_handed_over(struct streams *s)
 {
     for (size_t i = 0; i < 3; i++)
         close_slot(&s->fds[i]);
+    if (s->null_shared && s->null >= 0)
+        nulldev_restore(s->null);
+    close_slot(&s->null);
 }
 
 void streams_when_ready(struct streams *s, streams_ready_fn *fn, void *arg)

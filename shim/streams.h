@@ -52,8 +52,8 @@ CHECKED enum err_kind streams_open(const struct streams_env *env,
                                    const struct streams_request *request, struct streams **out,
                                    struct err *err);
 
-/* What the process gets as 0, 1 and 2; borrowed, -1 for /dev/null. All -1 for a terminal whose
- * console comes later. */
+/* What the process gets as 0, 1 and 2; borrowed. A null device of our own where there is none, and
+ * for a terminal whose console comes later. */
 void streams_child_fds(const struct streams *s, int fds[3]);
 /* The child has its copies: closes ours, but for the held writer of stdin. */
 void streams_handed_over(struct streams *s);

@@ -78,6 +78,7 @@ void task_free(struct task *task)
     process_fini(&task->process);
     policy_plan_fini(&task->plan);
     json_decref(task->spec);
+    json_decref(task->asked);
     bundle_fini(&task->bundle);
     if (task->netns_fd >= 0)
         (void)close(task->netns_fd);

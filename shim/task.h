@@ -65,8 +65,9 @@ struct task {
     struct process process;
     struct bundle bundle;
     enum policy_role role;
-    json_t *spec;                /* what runsc was given, without its seccomp profile */
-    struct policy_plan plan;     /* borrows from spec */
+    json_t *asked;               /* the caller's spec, without its seccomp profile */
+    json_t *spec;                /* what runsc was given, likewise */
+    struct policy_plan plan;     /* borrows from both */
     struct policy_limits limits; /* asked for by this container */
     struct sandbox *sandbox;     /* shim's; NULL while there is none */
     struct control_conn *wait_conn;

@@ -97,14 +97,14 @@ static CHECKED enum err_kind update(struct task *task, const uint8_t *json, size
         return err_set(err, ERR_PRECONDITION, "%s is under way", task->busy);
     if (len == 0)
         return err_set(err, ERR_INVALID, "update without resources");
-    json_t *resources CLEANUP_JSON = NULL;
-    if ((kind = json_strict_load((const char *)json, len, JSON_SIZE_MAX, 0, &resources, err)))
-        return err_prefix(err, "resources");
+    struct policy_report report CLEANUP(policy_report_fini);
+    policy_report_init(&report);
+    json_t *resources CLEANUP_JSON = policy_document_parse((const char *)json, len, &report);
+    if ((kind = policy_report_err(&report, err)))
+        return kind;
     if (task->shim->conformance)
         return ERR_OK;
     struct policy_context context = task_policy_context(task);
-    struct policy_report report CLEANUP(policy_report_fini);
-    policy_report_init(&report);
     struct policy_limits wanted = task->sandbox->limits;
     policy_check_update(resources, &task->sandbox->limits, &context, task->shim->config, &wanted,
                         &report);

@@ -57,7 +57,7 @@ static struct task *task_new(struct shim *shim, const struct task_create_request
 /* ---- steps that make something ----------------------------------------------------------------
  */
 
-static CHECKED enum err_kind save_state(const struct task *task, struct err *err)
+static CHECKED enum err_kind save_state(struct task *task, struct err *err)
 {
     const struct shim *shim = task->shim;
     const struct sandbox *sandbox = task->sandbox;
@@ -145,6 +145,7 @@ static CHECKED enum err_kind write_spec(struct task *task, struct err *err)
     enum err_kind kind = fs_write(path, text, strlen(text), 0600, false, err);
     /* The profile is the largest part by far, and nothing needs it from here on. */
     (void)json_object_del(json_object_get(task->spec, "linux"), "seccomp");
+    (void)json_object_del(json_object_get(task->asked, "linux"), "seccomp");
     return kind;
 }
 
@@ -264,7 +265,6 @@ static void on_runsc_create(void *arg, const struct err *err)
 
 static CHECKED enum err_kind run_create(struct task *task, struct err *err)
 {
-    bool root = task->role != POLICY_ROLE_WORKLOAD;
     struct runsc_call call = { .fds = { -1, -1, -1 }, .deadline_ms = RUNSC_LONG_MS };
     const char *verb[8] = { "create", "--bundle", task->bundle.private_dir };
     size_t n = 3;
@@ -274,8 +274,8 @@ static CHECKED enum err_kind run_create(struct task *task, struct err *err)
     }
     verb[n++] = task->id;
     call.verb = verb;
-    if (root)
-        streams_child_fds(task->process.streams, call.fds);
+    /* A workload's are used at its start; its create gets them for want of anything else. */
+    streams_child_fds(task->process.streams, call.fds);
     task->runsc_knows = true;
     return runsc_start(&task->sandbox->runsc, &call, on_runsc_create, task, err);
 }
@@ -283,26 +283,32 @@ static CHECKED enum err_kind run_create(struct task *task, struct err *err)
 /* ---- the whole --------------------------------------------------------------------------------
  */
 
+static CHECKED enum err_kind judge(struct task *task, struct err *err)
+{
+    return task_judge(task, task->creation->request, err);
+}
+
+/* What the host showed is told in the policy's words. */
+static enum err_kind as_refusal(struct err *err)
+{
+    bool refusal = err->kind == ERR_PRECONDITION || err->kind == ERR_INVALID;
+    if (refusal && !text_starts(err->msg, "utter: "))
+        (void)err_prefix(err, "utter: refused");
+    return err->kind;
+}
+
 static CHECKED enum err_kind prepare(struct task *task, struct err *err)
 {
-    enum err_kind kind = task_judge(task, task->creation->request, err);
-    if (kind)
-        return kind;
-    if ((kind = task_network_prepare(task, err)))
-        return kind;
-    if ((kind = claim_cgroup(task, err)))
-        return kind;
-    if ((kind = make_dirs(task, err)))
-        return kind;
-    if ((kind = save_state(task, err)))
-        return kind;
-    if ((kind = mount_all(task, err)))
-        return kind;
-    if ((kind = write_spec(task, err)))
-        return kind;
-    if ((kind = open_streams(task, err)))
-        return kind;
-    return run_create(task, err);
+    static enum err_kind (*const STEPS[])(struct task * task, struct err * err) = {
+        judge,     task_network_prepare, claim_cgroup, make_dirs,  save_state,
+        mount_all, write_spec,           open_streams, run_create,
+    };
+    for (size_t i = 0; i < ARRAY_LEN(STEPS); i++) {
+        enum err_kind kind = STEPS[i](task, err);
+        if (kind)
+            return as_refusal(err);
+    }
+    return ERR_OK;
 }
 
 static void on_undone(void *arg, const struct err *err)

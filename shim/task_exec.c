@@ -3,7 +3,6 @@
  * process and waits for it on that same connection, so a status cannot be lost, however short-lived
  * it is.
  */
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,19 +47,19 @@ static void judge_stdio(const struct task_exec_request *request,
 static CHECKED enum err_kind judge(const struct task *task, const struct task_exec_request *request,
                                    json_t **doc, struct err *err)
 {
-    json_t *process CLEANUP_JSON = NULL;
-    enum err_kind kind = json_strict_load((const char *)request->spec, request->spec_len,
-                                          JSON_SIZE_MAX, 0, &process, err);
+    struct policy_report report CLEANUP(policy_report_fini);
+    policy_report_init(&report);
+    json_t *process CLEANUP_JSON =
+        policy_document_parse((const char *)request->spec, request->spec_len, &report);
+    enum err_kind kind = policy_report_err(&report, err);
     if (kind)
-        return err_prefix(err, "process");
+        return kind;
     if (task->shim->conformance) {
         *doc = STEAL(process);
         return ERR_OK;
     }
     const struct policy_config *config = task->shim->config;
     struct policy_context context = task_policy_context(task);
-    struct policy_report report CLEANUP(policy_report_fini);
-    policy_report_init(&report);
     policy_check_exec(process, task->spec, &context, config, &report);
     judge_stdio(request, &context, config, &report);
     if ((kind = policy_report_err(&report, err)))
@@ -220,7 +219,6 @@ static void launch(struct exec *exec)
         return;
     }
     int slave CLEANUP_FD = -1;
-    int null CLEANUP_FD = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (exec->process.terminal) {
         if (streams_open_pty(exec->process.streams, &slave, &err)) {
             exec_start_end(exec, &err);
@@ -229,9 +227,6 @@ static void launch(struct exec *exec)
         words.call.fds[0] = slave;
     } else {
         streams_child_fds(exec->process.streams, words.call.fds);
-        for (size_t i = 0; i < 3; i++)
-            if (words.call.fds[i] < 0)
-                words.call.fds[i] = null;
     }
     exec->conn = control_conn_new(exec->task->sandbox->control);
     control_exec(exec->conn, &words.call, on_exec_started, exec);

@@ -95,6 +95,19 @@ static void fill_pod(const struct sandbox *sandbox, struct policy_pod *pod)
     };
 }
 
+/* The spec as the caller wrote it, judged as text first. */
+static CHECKED enum err_kind read_spec(struct task *task, struct policy_report *report,
+                                       struct err *err)
+{
+    char *text CLEANUP_FREE = NULL;
+    size_t len = 0;
+    enum err_kind kind = bundle_read_spec(task->bundle.path, &text, &len, err);
+    if (kind)
+        return kind;
+    task->asked = policy_document_parse(text, len, report);
+    return policy_report_err(report, err);
+}
+
 static void judge_stdio(const struct task_create_request *request, const json_t *spec,
                         const struct policy_context *context, const struct policy_config *config,
                         struct policy_report *report)
@@ -112,6 +125,18 @@ static void judge_stdio(const struct task_create_request *request, const json_t 
     }
 }
 
+/* The hook's text is the shim's own; its program must be root's alone too. */
+static void judge_hooks(const json_t *spec, const struct policy_config *config,
+                        struct policy_report *report)
+{
+    const json_t *hooks = json_object_get(spec, "hooks");
+    bool any = json_array_size(json_object_get(hooks, "createRuntime")) > 0 ||
+               json_array_size(json_object_get(hooks, "poststop")) > 0;
+    struct err err = { 0 };
+    if (any && fs_root_only(config->nerdctl.binary, &err))
+        policy_report_add(report, "hooks", "/hooks", "%s", err.msg);
+}
+
 static void log_changes(const struct task *task, const struct policy_changes *changes)
 {
     for (size_t i = 0; i < changes->n; i++)
@@ -121,7 +146,7 @@ static void log_changes(const struct task *task, const struct policy_changes *ch
 
 static CHECKED enum err_kind apply_policy(struct task *task, const json_t *spec,
                                           const struct task_create_request *request,
-                                          struct err *err)
+                                          struct policy_report *report, struct err *err)
 {
     const struct policy_config *config = task->shim->config;
     json_t *rootfs CLEANUP_JSON = rootfs_json(request);
@@ -132,11 +157,10 @@ static CHECKED enum err_kind apply_policy(struct task *task, const json_t *spec,
         fill_pod(task->sandbox, &pod);
         context.pod = &pod;
     }
-    struct policy_report report CLEANUP(policy_report_fini);
-    policy_report_init(&report);
-    policy_check(spec, &context, config, &report);
-    judge_stdio(request, spec, &context, config, &report);
-    enum err_kind kind = policy_report_err(&report, err);
+    policy_check(spec, &context, config, report);
+    judge_stdio(request, spec, &context, config, report);
+    judge_hooks(spec, config, report);
+    enum err_kind kind = policy_report_err(report, err);
     if (kind)
         return kind;
     struct policy_changes changes CLEANUP(policy_changes_fini);
@@ -230,9 +254,11 @@ enum err_kind task_judge(struct task *task, const struct task_create_request *re
     enum err_kind kind = bundle_open(request->bundle, shim->ns, task->id, &task->bundle, err);
     if (kind)
         return kind;
-    json_t *spec CLEANUP_JSON = NULL;
-    if ((kind = bundle_load_spec(task->bundle.path, &spec, err)))
+    struct policy_report report CLEANUP(policy_report_fini);
+    policy_report_init(&report);
+    if ((kind = read_spec(task, &report, err)))
         return kind;
+    const json_t *spec = task->asked;
     task->role = policy_role_of(spec, shim->ns);
     if ((kind = check_form(task, spec, request, err)))
         return kind;
@@ -240,7 +266,7 @@ enum err_kind task_judge(struct task *task, const struct task_create_request *re
         return kind;
     if (shim->conformance)
         apply_nothing(task, spec);
-    else if ((kind = apply_policy(task, spec, request, err)))
+    else if ((kind = apply_policy(task, spec, request, &report, err)))
         return kind;
     task->limits = task->plan.limits;
     if (task->role != POLICY_ROLE_WORKLOAD && (kind = new_sandbox(task, spec, err)))

@@ -30,7 +30,7 @@ static CHECKED enum err_kind not_the_hosts(int fd, struct err *err)
         if (kind)
             return kind;
         if (same)
-            return err_set(err, ERR_PRECONDITION, "network-namespace: the namespace is the host's");
+            return err_set(err, ERR_PRECONDITION, "network: the namespace is the host's");
     }
     *err = (struct err){ 0 };
     return ERR_OK;
@@ -42,18 +42,17 @@ enum err_kind task_network_prepare(struct task *task, struct err *err)
         return ERR_OK;
     enum err_kind kind = netns_open(task->plan.netns, &task->netns_fd, err);
     if (kind)
-        return err_prefix(err, "network-namespace");
+        return err_prefix(err, "network");
     if ((kind = not_the_hosts(task->netns_fd, err)) || task->role == POLICY_ROLE_WORKLOAD)
         return kind;
     struct stat st;
     if (fstat(task->netns_fd, &st) != 0)
-        return err_sys(err, errno, "network-namespace");
+        return err_sys(err, errno, "network");
     pid_t user = netns_some_user("/proc", st.st_dev, st.st_ino, NULL, 0);
     if (user != 0)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "network-namespace: %s is in use by process %d (give each container its own)",
-            task->plan.netns, (int)user);
+        return err_set(err, ERR_PRECONDITION,
+                       "network: %s is in use by process %d (give each container its own)",
+                       task->plan.netns, (int)user);
     return ERR_OK;
 }
 
@@ -101,7 +100,7 @@ enum err_kind task_network_verify(struct task *task, struct err *err)
             return kind;
         if (!same)
             return err_set(err, ERR_PRECONDITION,
-                           "network-namespace: the sandbox is in another namespace than asked for");
+                           "network: the sandbox is in another namespace than asked for");
     }
     return judge(task, fd, false, err);
 }
