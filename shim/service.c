@@ -429,10 +429,9 @@ static void do_exec(void *arg, struct ttrpc_call *call, const ProtobufCMessage *
         .spec = m->spec ? m->spec->value.data : NULL,
         .spec_len = m->spec ? m->spec->value.len : 0,
     };
-    if (!bootstrap_identifier(m->exec_id))
-        (void)err_set(&err, ERR_INVALID, "exec id is no identifier");
-    else
-        (void)task_exec(f.task, &request, &err);
+    err.kind = bootstrap_identifier(m->exec_id)
+                   ? task_exec(f.task, &request, &err)
+                   : err_set(&err, ERR_INVALID, "exec id is no identifier");
     reply_simple(call, &err);
 }
 
@@ -441,8 +440,10 @@ static void do_resize(void *arg, struct ttrpc_call *call, const ProtobufCMessage
     const Task__ResizePtyRequest *m = (const void *)message;
     struct found f;
     struct err err = { 0 };
-    if (find(arg, m->id, m->exec_id, &f, &err) == ERR_OK && f.process->streams)
-        (void)streams_resize(f.process->streams, m->width, m->height, &err);
+    enum err_kind kind = find(arg, m->id, m->exec_id, &f, &err);
+    if (!kind && f.process->streams)
+        kind = streams_resize(f.process->streams, m->width, m->height, &err);
+    err.kind = kind;
     reply_simple(call, &err);
 }
 

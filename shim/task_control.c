@@ -169,7 +169,8 @@ static void pack_stats(const struct task *task, const struct control_event *even
     buf_init(&packed, 1U << 20);
     const char *type = NULL;
     struct err err = { 0 };
-    (void)metrics_pack(&source, &packed, &type, &err);
+    if (metrics_pack(&source, &packed, &type, &err))
+        log_warn("stats", log_str("id", task->id), log_str("why", err.msg));
     done(arg, &err, &packed, type);
 }
 

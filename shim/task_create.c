@@ -251,12 +251,11 @@ static void on_runsc_create(void *arg, const struct err *err)
     struct err why = *err;
     if (task->role != POLICY_ROLE_WORKLOAD)
         streams_handed_over(task->process.streams);
-    if (!why.kind && task->role != POLICY_ROLE_WORKLOAD)
-        (void)sandbox_adopt(task->sandbox, task_on_sandbox_gone, task->shim, &why);
-    else if (why.kind && task->role != POLICY_ROLE_WORKLOAD) {
-        struct err ignored = { 0 };
-        (void)sandbox_adopt(task->sandbox, task_on_sandbox_gone, task->shim, &ignored);
-    }
+    /* Also after a failure: what is left of it must be found to be killed. */
+    struct err adopt = { 0 };
+    if (task->role != POLICY_ROLE_WORKLOAD &&
+        sandbox_adopt(task->sandbox, task_on_sandbox_gone, task->shim, &adopt) && !why.kind)
+        why = adopt;
     if (why.kind)
         fail(task, &why);
     else

@@ -42,7 +42,7 @@ static void save_exit(const struct task *task)
         state.exit_code = task->process.exit.code;
         state.exited_s = task->process.exit.at.tv_sec;
         state.exited_ns = task->process.exit.at.tv_nsec;
-        (void)bundle_state_save(task->bundle.path, &state, &err);
+        err.kind = bundle_state_save(task->bundle.path, &state, &err);
         bundle_state_fini(&state);
     }
     if (err.kind)

@@ -171,7 +171,7 @@ static void test_links_are_not_followed(void **ctx)
     struct rootfs_request bind = { .type = "bind", .source = link, .target = "" };
     struct err err = { 0 };
     assert_int_not_equal(rootfs_mount(&bind, 1, &roots, p.target, &err), ERR_OK);
-    char lower[300];
+    char lower[512];
     (void)snprintf(lower, sizeof(lower), "lowerdir=%s:%s", p.lower, link);
     const char *const options[] = { lower };
     struct rootfs_request overlay = {
