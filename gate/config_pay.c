@@ -58,7 +58,9 @@ static void read_domain(const struct at *at, const struct token *known, struct o
     o->domain_version = scan_label(at, "version", 16, known ? known->version : NULL);
     o->decimals = (unsigned)scan_int(at, "decimals", 0, PRICE_DECIMALS_MAX,
                                      known ? known->decimals : PRICE_DECIMALS_MAX + 1);
-    o->symbol = scan_label(at, "symbol", 16, known ? known->symbol : o->asset);
+    o->symbol = scan_label(at, "symbol", 16, known ? known->symbol : NULL);
+    if (!o->symbol)
+        o->symbol = o->asset;
     if (known && !force && o->domain_name && o->domain_version &&
         (strcmp(o->domain_name, known->name) != 0 ||
          strcmp(o->domain_version, known->version) != 0 || o->decimals != known->decimals))

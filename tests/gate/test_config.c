@@ -255,6 +255,34 @@ static void force_overrides_a_known_domain(void **state)
     assert_string_equal(fixture_route(c, "/a")->offers[0].domain_name, "Bridged");
 }
 
+/* An asset that no table knows needs its domain and decimals, and is called by its address. */
+static void unknown_tokens(void **state)
+{
+    (void)state;
+    static const char *const needed[] = { "name", "version", "decimals" };
+    for (size_t without = 0; without <= ARRAY_LEN(needed); without++) {
+        struct report r;
+        struct gate_config *c CLEANUP(config_unrefp) = NULL;
+        json_t *root CLEANUP_JSON = json_loads(good, 0, NULL);
+        json_t *pay = json_at(root, "/pay/0");
+        json_object_set_new(pay, "asset",
+                            json_string("0x1111111111111111111111111111111111111111"));
+        json_object_set_new(pay, "name", json_string("Coin"));
+        json_object_set_new(pay, "version", json_string("1"));
+        json_object_set_new(pay, "decimals", json_integer(2));
+        if (without < ARRAY_LEN(needed))
+            json_object_del(pay, needed[without]);
+        char *text CLEANUP_FREE = json_dumps(root, JSON_COMPACT);
+        bool whole = without == ARRAY_LEN(needed);
+        assert_int_equal(parse(text, &r, &c), whole ? ERR_OK : ERR_INVALID);
+        if (!whole)
+            continue;
+        assert_string_equal(fixture_route(c, "/a")->offers[0].amount_text, "1");
+        assert_string_equal(fixture_route(c, "/a")->offers[0].symbol,
+                            "0x1111111111111111111111111111111111111111");
+    }
+}
+
 static void all_faults_are_told_at_once(void **state)
 {
     (void)state;
@@ -372,6 +400,7 @@ int main(void)
         cmocka_unit_test(every_fault_has_its_line),
         cmocka_unit_test(pay_faults),
         cmocka_unit_test(force_overrides_a_known_domain),
+        cmocka_unit_test(unknown_tokens),
         cmocka_unit_test(all_faults_are_told_at_once),
         cmocka_unit_test(wide_challenges_are_refused),
         cmocka_unit_test(token_directory),
