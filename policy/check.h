@@ -35,7 +35,8 @@ struct at {
 };
 struct at at(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* The pointer of an annotation, its key escaped. */
+/* The pointer of a member whose key may hold anything: '/' and '~' are escaped. */
+struct at member_at(const char *object, const char *key);
 struct at annotation_at(const char *key);
 
 /* Reports a violation of the rule that is being checked. */
@@ -86,6 +87,8 @@ bool unified_is_dropped(const char *key, const char *value);
 int64_t spec_memory(const json_t *spec);
 int64_t spec_cpu_quota(const json_t *spec);
 int64_t spec_cpu_period(const json_t *spec);
+/* The pod's CPU shares of a pause container, 0 if there are none. */
+int64_t spec_sandbox_shares(const json_t *spec);
 
 /* ---- the checks, by topic; each is named by the row of rules.c that points to it --------- */
 

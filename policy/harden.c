@@ -175,11 +175,11 @@ json_t *policy_harden(const json_t *spec, const struct policy_context *context,
         .plan = plan,
         .changes = changes,
     };
+    drop_empty(harden.spec);
     harden_process(&harden);
     harden_mounts(&harden);
     harden_linux(&harden);
     harden_hooks(&harden);
     harden_annotations(&harden);
-    drop_empty(harden.spec);
     return harden.spec;
 }

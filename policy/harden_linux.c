@@ -63,7 +63,9 @@ static void harden_resources(struct harden *harden, json_t *resources)
     json_object_del(cpu, "idle");
     json_object_del(cpu, "realtimeRuntime");
     json_object_del(cpu, "realtimePeriod");
-    if (!shares)
+    if (spec_sandbox_shares(harden->spec))
+        set_number(harden, cpu, at_cpu, "shares", spec_sandbox_shares(harden->spec));
+    else if (!shares)
         json_object_del(cpu, "shares");
     set_number(harden, object_in(resources, "pids"), "/linux/resources/pids", "limit",
                limits.host_pids);

@@ -91,7 +91,8 @@ static void harden_plain(struct harden *harden, json_t *json, const struct mount
         append_size(options, TOOL_TMPFS_SIZE);
         changes_add(harden->changes, here.s, "absent size set to 64m");
     }
-    if (dev && harden->plan->disk_quota && !mount->ro) {
+    /* Only uid 0 can write there. (On old runsc a read-only /dev costs `> /dev/null`.) */
+    if (dev && harden->plan->disk_quota && harden->plan->uid == 0 && !mount->ro) {
         append(options, "ro");
         changes_add(harden->changes, here.s, "made read-only: gVisor does not bound its size");
     }
@@ -183,6 +184,11 @@ static void append_mount(struct harden *harden, json_t *out, const struct mount_
         changes_add(harden->changes, "/mounts/dev/shm",
                     "the pod's bind replaced by a tmpfs of 64m");
         json_array_append_new(out, shm_new());
+        return;
+    }
+    /* gVisor mounts the controllers below it writable, whatever the options say (measured). */
+    if (kind == MOUNT_OTHER && strcmp(mount->type, "cgroup") == 0) {
+        changes_add(harden->changes, "/mounts/sys/fs/cgroup", "dropped: gVisor ignores its ro");
         return;
     }
     if (kind == MOUNT_OTHER)

@@ -332,6 +332,48 @@ static int run_harden(int argc, char **argv)
     return status;
 }
 
+/* ---- effective --------------------------------------------------------------------------------
+ */
+
+static int effective_and_print(struct job *job, const char *spec)
+{
+    struct err err;
+    struct policy_report report;
+    struct policy_changes changes;
+    struct policy_plan plan;
+    policy_report_init(&report);
+    policy_changes_init(&changes);
+    int status = EXIT_USAGE;
+    if (job_load(job, spec, &report, &err)) {
+        (void)fail(&err);
+    } else {
+        if (report.n == 0)
+            policy_check(job->spec, &job->context, job->config, &report);
+        status = report.n ? EXIT_REFUSED : 0;
+        if (report.n) {
+            report_text(&report, &changes);
+        } else {
+            print_json(policy_harden(job->spec, &job->context, job->config, &plan, &changes));
+            policy_plan_fini(&plan);
+        }
+    }
+    policy_report_fini(&report);
+    policy_changes_fini(&changes);
+    return status;
+}
+
+static int run_effective(int argc, char **argv)
+{
+    struct job job = { 0 };
+    if (options_parse(argc, argv, &job.options))
+        return EXIT_USAGE;
+    if (optind + 1 != argc || job.options.exec || job.options.update)
+        return usage_error("effective takes one SPEC, no --exec and no --update", "");
+    int status = effective_and_print(&job, argv[optind]);
+    job_fini(&job);
+    return status;
+}
+
 /* ---- the table --------------------------------------------------------------------------------
  */
 
@@ -416,6 +458,10 @@ static const struct command commands[] = {
       "judge a container's spec, an exec or an update", run_check },
     { "harden", "[--config FILE] [--role ROLE] [--namespace NS] [--id ID] SPEC",
       "print the nearest spec that passes", run_harden },
+    { "effective",
+      "[--config FILE] [--role ROLE] [--namespace NS] [--id ID]\n"
+      "        [--rootfs MOUNTS.json] SPEC",
+      "print the document that runsc gets for an accepted spec", run_effective },
     { "rules", "[--json]", "print the table of rules", run_rules },
     { "explain", "RULE", "say what a rule requires, why, and how to meet it", run_explain },
     { "flags", "[--config FILE] nerdctl|ctr|pod", "print ready-to-paste options", run_flags },

@@ -232,6 +232,11 @@ static bool mend_terminal(struct mend *mend)
     return json_object_del(json_object_get(mend->spec, "process"), "consoleSize") == 0;
 }
 
+static bool mend_disk_quota(struct mend *mend)
+{
+    return json_object_del(json_object_get(mend->spec, "annotations"), "io.utter.disk-quota") == 0;
+}
+
 static const struct {
     const char *rule;
     bool (*mend)(struct mend *mend);
@@ -277,7 +282,7 @@ static const struct {
     { "nerdctl", remove_at },
     { "annotations", remove_at },
     { "timeout", remove_at },
-    { "disk-quota", remove_at },
+    { "disk-quota", mend_disk_quota },
     { "pod", remove_at },
 };
 

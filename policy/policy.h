@@ -153,7 +153,7 @@ struct policy_rule;
 
 struct policy_finding {
     const struct policy_rule *rule;
-    char *at;        /* JSON pointer to what was found, or to what is missing */
+    char *at;        /* JSON pointer to what was found or is missing; may hold any character */
     char *found;     /* escaped, one line, at most 200 bytes */
     const char *fix; /* for the tool that wrote the document */
 };

@@ -20,9 +20,9 @@ struct at at(const char *fmt, ...)
     return out;
 }
 
-struct at annotation_at(const char *key)
+struct at member_at(const char *object, const char *key)
 {
-    struct at out = at("/annotations/");
+    struct at out = at("%s/", object);
     size_t n = strlen(out.s);
     for (; *key && n + 3 < sizeof(out.s); key++) {
         bool escaped = *key == '~' || *key == '/';
@@ -32,6 +32,11 @@ struct at annotation_at(const char *key)
     }
     out.s[n] = 0;
     return out;
+}
+
+struct at annotation_at(const char *key)
+{
+    return member_at("/annotations", key);
 }
 
 void policy_report_init(struct policy_report *report)
@@ -79,7 +84,7 @@ void report_add(struct policy_report *report, const struct policy_rule *rule, co
     report->findings = xreallocarray(report->findings, report->n + 1, sizeof(*report->findings));
     report->findings[report->n++] = (struct policy_finding){
         .rule = rule,
-        .at = one_line(pointer),
+        .at = xstrdup(pointer),
         .found = one_line(text),
         .fix = policy_rule_fix(rule, report->tool),
     };

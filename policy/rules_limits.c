@@ -50,6 +50,13 @@ int64_t spec_cpu_period(const json_t *spec)
     return period ? period : PERIOD_DEFAULT;
 }
 
+/* CRI gives the pause container the least there is; the pod's share is in an annotation. */
+int64_t spec_sandbox_shares(const json_t *spec)
+{
+    int64_t shares = sandbox_number(spec, "io.kubernetes.cri.sandbox-cpu-shares");
+    return shares >= 2 && shares <= 262144 ? shares : 0;
+}
+
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
@@ -169,8 +176,8 @@ void check_unified(struct policy_check_run *run)
     {
         const char *text = json_string_value(value);
         if (!unified_is_dropped(key, text ? text : ""))
-            policy_find(run, at("%s/unified/%s", run->resources_at, key).s, "%s is \"%s\"", key,
-                        text ? text : "");
+            policy_find(run, member_at(at("%s/unified", run->resources_at).s, key).s,
+                        "%s is \"%s\"", key, text ? text : "");
     }
 }
 
@@ -271,6 +278,6 @@ void check_sysctl(struct policy_check_run *run)
     {
         const char *text = json_string_value(value);
         if (!sysctl_is_allowed(key, text ? text : ""))
-            policy_find(run, at("/linux/sysctl/%s", key).s, "%s = %s", key, text ? text : "");
+            policy_find(run, member_at("/linux/sysctl", key).s, "%s = %s", key, text ? text : "");
     }
 }

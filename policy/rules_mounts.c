@@ -211,6 +211,7 @@ static bool counts(const struct mount_view *mount)
 void check_tmpfs_size(struct policy_check_run *run)
 {
     int64_t sum = 0, limit = spec_memory(run->spec);
+    size_t largest = 0;
     for (size_t i = 0; i < run->n_mounts; i++) {
         const struct mount_view *mount = &run->mounts[i];
         struct at here = at("/mounts/%zu/options", i);
@@ -223,12 +224,15 @@ void check_tmpfs_size(struct policy_check_run *run)
         else if (mount->size > 0 && mount->size < TMPFS_MIN)
             policy_find(run, here.s, "tmpfs on %s of %lld bytes, at least %d", mount->destination,
                         (long long)mount->size, TMPFS_MIN);
+        if (mount->size > run->mounts[largest].size)
+            largest = i;
         if (counts(mount) && __builtin_add_overflow(sum, mount->size, &sum))
             sum = INT64_MAX;
     }
     if (limit > 0 && sum > limit)
-        policy_find(run, "/mounts", "tmpfs sizes sum up to %lld bytes, the memory limit is %lld",
-                    (long long)sum, (long long)limit);
+        policy_find(run, at("/mounts/%zu/options", largest).s,
+                    "tmpfs sizes sum up to %lld bytes, the memory limit is %lld", (long long)sum,
+                    (long long)limit);
 }
 
 /* ---- binds -------------------------------------------------------------------------------------

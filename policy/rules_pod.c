@@ -66,7 +66,7 @@ static int64_t writable_bytes(const struct policy_check_run *run, size_t i)
     switch (mount_kind_of(mount, run->spec, &run->context, run->config)) {
     case MOUNT_OTHER:
         if (strcmp(mount->type, "tmpfs") != 0 || strcmp(mount->destination, "/dev") == 0)
-            return 0; /* /dev is made read-only under a quota: gVisor does not bound it */
+            return 0; /* for uid 0 made read-only under a quota: gVisor does not bound it */
         if (is_tools_place(mount->destination) && mount->size == TOOL_TMPFS_SIZE)
             return 0;
         return mount->size > 0 ? mount->size : 0; /* without a size: rule tmpfs-size */

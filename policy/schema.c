@@ -159,7 +159,7 @@ static void walk_object(struct policy_check_run *run, const char *pointer, const
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         const struct schema_field *row = find(table, key, strlen(key));
-        struct at here = at("%s/%s", pointer, key);
+        struct at here = member_at(pointer, key);
         if (!row)
             policy_find(run, here.s, "unknown field %s", here.s);
         else
@@ -199,7 +199,7 @@ static void empty_object(struct policy_check_run *run, const char *pointer, cons
     {
         const struct schema_field *row = find(table, key, strlen(key));
         if (row && (row->how == HOW_EMPTY || row->members))
-            empty_value(run, at("%s/%s", pointer, key).s, value, row);
+            empty_value(run, member_at(pointer, key).s, value, row);
     }
 }
 

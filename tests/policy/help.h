@@ -51,6 +51,19 @@ static inline char *rules_of(const struct policy_report *report)
     return text;
 }
 
+/* As expect_rules(), but only tells; for tables, where all that is wrong is wanted at once. */
+static inline int differs(const struct policy_report *report, const char *expected,
+                          const char *what)
+{
+    char *rules CLEANUP_FREE = rules_of(report);
+    char *text CLEANUP_FREE = policy_report_text(report);
+    if (strcmp(rules, expected) == 0)
+        return 0;
+    print_error("%s: rules \"%s\", expected \"%s\": %s\n", what, rules, expected,
+                text ? text : "accepted");
+    return 1;
+}
+
 static inline void expect_rules(const struct policy_report *report, const char *expected,
                                 const char *what)
 {
