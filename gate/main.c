@@ -1,0 +1,197 @@
+/* utter-gate: sells calls of a handler it does not trust. Commands and their exit codes. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "gate/gate.h"
+#include "gate/request.h"
+
+enum { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2 };
+
+static const char USAGE[] =
+    "usage: utter-gate serve [--standby] FILE   run the gate\n"
+    "       utter-gate check FILE               say everything that is wrong with a configuration\n"
+    "       utter-gate probe ADDRESS            exit 0 when the gate behind this admin address is ready\n"
+    "       utter-gate version\n"
+    "FILE is one JSON file, described in utter-gate(8). ADDRESS is HOST:PORT or unix:PATH.\n";
+
+static void print_fault(void *arg, bool warning, const char *line)
+{
+    (void)arg;
+    (void)fprintf(stderr, "%s%s\n", warning ? "warning: " : "", line);
+}
+
+static int fail(const char *what, const struct err *err)
+{
+    (void)fprintf(stderr, "utter-gate: %s%s\n", what, err->msg);
+    return EXIT_FAULT;
+}
+
+/* ---- check ---- */
+
+static int cmd_check(const char *path)
+{
+    struct err err = { 0 };
+    struct gate_config *config CLEANUP(config_unrefp) = NULL;
+    if (config_load(path, print_fault, NULL, &config, &err) ||
+        config_check_files(config, print_fault, NULL, &err))
+        return fail("", &err);
+    (void)printf("%s: fine, %zu routes\n", path, config->routes.n);
+    return EXIT_FINE;
+}
+
+/* ---- serve ---- */
+
+struct service {
+    struct gate *gate;
+    const char *path;
+    struct loop *loop;
+};
+
+static void log_fault(void *arg, bool warning, const char *line)
+{
+    (void)arg;
+    log_write(warning ? LOG_WARN : LOG_ERROR, "config_fault",
+              (const struct log_field[]){ log_str("line", line) }, 1);
+}
+
+static void reload(struct service *s)
+{
+    struct err err = { 0 };
+    struct gate_config *config CLEANUP(config_unrefp) = NULL;
+    if (config_load(s->path, log_fault, NULL, &config, &err) ||
+        gate_reload(s->gate, config, &err)) {
+        log_error("reload_refused", log_str("why", err.msg),
+                  log_str("still", s->gate->config->sha256));
+        return;
+    }
+    log_info("reloaded", log_str("config_sha256", config->sha256));
+}
+
+static void on_signal(void *arg, const struct signalfd_siginfo *info)
+{
+    struct service *s = arg;
+    if (info->ssi_signo == SIGHUP) {
+        reload(s);
+        return;
+    }
+    log_info("draining", log_int("signal", (int64_t)info->ssi_signo));
+    gate_drain(s->gate);
+}
+
+static enum err_kind watch_signals(struct service *s, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    (void)signal(SIGPIPE, SIG_IGN);
+    return loop_signals(s->loop, &set, on_signal, s, err);
+}
+
+/* No core of us: it would hold tokens. As many descriptors as we may have. */
+static void set_limits(void)
+{
+    struct rlimit none = { 0, 0 }, files;
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)prctl(PR_SET_DUMPABLE, 0);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static int cmd_serve(const char *path, const struct gate_options *options)
+{
+    struct err err = { 0 };
+    struct gate_config *config CLEANUP(config_unrefp) = NULL;
+    struct loop *loop CLEANUP(loop_freep) = NULL;
+    struct gate *gate CLEANUP(gate_freep) = NULL;
+    if (config_load(path, print_fault, NULL, &config, &err) ||
+        config_check_files(config, print_fault, NULL, &err))
+        return fail("", &err);
+    log_open(STDERR_FILENO, LOG_JSON, LOG_INFO);
+    set_limits();
+    if (loop_new(&loop, &err))
+        return fail("", &err);
+    struct service service = { .path = path, .loop = loop };
+    /* Signals are blocked before any thread is made, so that the loop gets them all. */
+    if (watch_signals(&service, &err) || gate_new(loop, config, options, &gate, &err))
+        return fail("", &err);
+    service.gate = gate;
+    log_info("serving", log_str("instance", gate->instance), log_str("version", UTTER_VERSION),
+             log_str("config_sha256", config->sha256),
+             log_int("port", http_server_port(gate->server, 0)),
+             log_int("admin_port", gate->admin ? http_server_port(gate->admin, 0) : -1),
+             log_bool("standby", options->standby));
+    if (loop_run(loop, &err))
+        return fail("", &err);
+    if (gate->failed || (gate->unsellable && !gate->draining)) {
+        (void)fprintf(stderr, "utter-gate: %s\n", gate->why);
+        return EXIT_FAULT;
+    }
+    return EXIT_FINE;
+}
+
+/* ---- probe ---- */
+
+static int cmd_probe(const char *address)
+{
+    struct err err = { 0 };
+    struct loop *loop CLEANUP(loop_freep) = NULL;
+    struct http_client *client CLEANUP(http_client_freep) = NULL;
+    struct http_stored store = { 0 };
+    bool is_unix = text_starts(address, "unix:");
+    char *url CLEANUP_FREE =
+        is_unix ? xstrdup("http://localhost/readyz") : xasprintf("http://%s/readyz", address);
+    struct http_call_spec spec = { .method = "GET",
+                                   .url = url,
+                                   .unix_socket = is_unix ? address + 5 : NULL,
+                                   .deadline_ms = 3000,
+                                   .response_max = 4096,
+                                   .flags = HTTP_CALL_STRICT };
+    if (loop_new(&loop, &err) ||
+        http_client_new(loop, &(struct http_client_config){ 0 }, &client, &err) ||
+        http_call_wait(loop, client, &spec, &store, &err))
+        return fail("", &err);
+    bool ready = store.result.outcome == HTTP_CALL_OK && store.result.status == 200;
+    if (!ready && store.result.outcome != HTTP_CALL_OK)
+        (void)fprintf(stderr, "utter-gate: %s: %s\n", address, store.result.why);
+    else
+        (void)printf("%.*s\n", (int)store.result.body_len, (const char *)store.result.body);
+    http_stored_fini(&store);
+    return ready ? EXIT_FINE : EXIT_FAULT;
+}
+
+int main(int argc, char **argv)
+{
+    struct gate_options options = { 0 };
+    const char *command = argc > 1 ? argv[1] : "";
+    int first = 2;
+    for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
+        if (strcmp(argv[first], "--standby") == 0 && strcmp(command, "serve") == 0)
+            options.standby = true;
+        else
+            break;
+    }
+    const char *operand = first == argc - 1 ? argv[first] : NULL;
+    if (strcmp(command, "serve") == 0 && operand)
+        return cmd_serve(operand, &options);
+    if (strcmp(command, "check") == 0 && operand)
+        return cmd_check(operand);
+    if (strcmp(command, "probe") == 0 && operand)
+        return cmd_probe(operand);
+    if (strcmp(command, "version") == 0 || strcmp(command, "--version") == 0) {
+        (void)printf("utter-gate %s\n", UTTER_VERSION);
+        return EXIT_FINE;
+    }
+    bool asked = strcmp(command, "--help") == 0 || strcmp(command, "help") == 0;
+    (void)fputs(USAGE, asked ? stdout : stderr);
+    return asked ? EXIT_FINE : EXIT_USAGE;
+}
