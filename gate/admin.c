@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "gate/gate.h"
 #include "gate/page.h"
 
@@ -39,7 +40,8 @@ static void readyz(struct gate *gate, struct http_request *http)
 
 static void gauge(struct buf *out, const char *name, const char *help, uint64_t value)
 {
-    buf_printf(out, "# HELP utter_gate_%s %s\n# TYPE utter_gate_%s gauge\nutter_gate_%s %" PRIu64 "\n",
+    buf_printf(out,
+               "# HELP utter_gate_%s %s\n# TYPE utter_gate_%s gauge\nutter_gate_%s %" PRIu64 "\n",
                name, help, name, name, value);
 }
 
@@ -102,7 +104,8 @@ static void operator_page(struct gate *gate, struct http_request *http)
         ledger_stats(gate->ledger, &ledger);
     buf_init(&out, (size_t)1 << 20);
     page_open(&out, "utter-gate");
-    buf_printf(&out, "<h1>utter-gate %s</h1><p>%s", UTTER_VERSION, why[0] ? "Not ready: " : "Ready");
+    buf_printf(&out, "<h1>utter-gate %s</h1><p>%s", UTTER_VERSION,
+               why[0] ? "Not ready: " : "Ready");
     page_escape(&out, why);
     buf_append_str(&out, "</p><section><h2>Money</h2><table>");
     number(&out, "Settled", ledger.settled_total);
@@ -121,8 +124,9 @@ static void operator_page(struct gate *gate, struct http_request *http)
     latency(&out, "Handler", &gate->metrics.handler);
     latency(&out, "Verify", &gate->metrics.verify);
     latency(&out, "Settle", &gate->metrics.settle);
-    buf_append_str(&out, "</table></section><p>Payments one by one: <code>utter-gate ledger</code>. "
-                         "Figures: <a href=/metrics>/metrics</a>.</p>");
+    buf_append_str(&out,
+                   "</table></section><p>Payments one by one: <code>utter-gate ledger</code>. "
+                   "Figures: <a href=/metrics>/metrics</a>.</p>");
     page_close(&out);
     answer(http, 200, "text/html; charset=utf-8", out.data, out.len);
     buf_fini(&out);

@@ -147,7 +147,7 @@ static void write_receipt(const struct request *r, const struct ledger_receipt *
                                     .amount = receipt->amount[0] && r->payment.kind == PAY_UPTO
                                                   ? receipt->amount
                                                   : NULL,
-                                    .error_reason = success            ? NULL
+                                    .error_reason = success              ? NULL
                                                     : receipt->reason[0] ? receipt->reason
                                                                          : "settlement_failed" },
                  out);
@@ -168,18 +168,20 @@ enum step answer_refused(struct request *r, int status, const struct ledger_rece
     add(&hs, "Content-Type", "application/json");
     add(&hs, receipt_header_name(r->payment.version), buf_cstr(&value));
     if (!spent) {
-        challenge_make(r->route, r->config->origin, r->path, PAYMENT_NONE, receipt->reason, &scratch,
-                       &challenge);
+        challenge_make(r->route, r->config->origin, r->path, PAYMENT_NONE, receipt->reason,
+                       &scratch, &challenge);
         add(&hs, "PAYMENT-REQUIRED", challenge.header);
     }
-    int n = snprintf(body, sizeof(body), "{\"error\":\"payment_spent\",\"request\":\"%s\"}\n", r->id);
-    enum step step = end(r, spent ? OUTCOME_CONFLICT : OUTCOME_REFUSED,
-                         &(struct http_answer){ .status = status,
-                                                .headers = hs.h,
-                                                .n_headers = hs.n,
-                                                .body = spent ? body : challenge.body,
-                                                .body_len = spent ? (size_t)n : challenge.body_len },
-                         spent ? "payment_spent" : "settlement_refused");
+    int n =
+        snprintf(body, sizeof(body), "{\"error\":\"payment_spent\",\"request\":\"%s\"}\n", r->id);
+    enum step step =
+        end(r, spent ? OUTCOME_CONFLICT : OUTCOME_REFUSED,
+            &(struct http_answer){ .status = status,
+                                   .headers = hs.h,
+                                   .n_headers = hs.n,
+                                   .body = spent ? body : challenge.body,
+                                   .body_len = spent ? (size_t)n : challenge.body_len },
+            spent ? "payment_spent" : "settlement_refused");
     buf_fini(&value);
     buf_fini(&scratch);
     return step;
@@ -230,8 +232,7 @@ enum step answer_uncharged(struct request *r, enum outcome outcome)
     struct reply *reply = &r->reply;
     struct headers hs = { 0 };
     if (reply->own)
-        return answer_error(r, outcome, reply->status, reply->why,
-                            reply->status == 503 ? 2 : 0);
+        return answer_error(r, outcome, reply->status, reply->why, reply->status == 503 ? 2 : 0);
     add_common(r, &hs);
     add(&hs, "Cache-Control", "no-store");
     return send_with(r, outcome, reply->status, &reply->head, &hs, reply->body, reply->body_len,

@@ -62,7 +62,8 @@ static const json_t *find_kind(const json_t *kinds, const struct offer *offer)
     return found;
 }
 
-/* Learns what the facilitator adds to an offer; ERR_UNSUPPORTED names the first it does not take. */
+/* Learns what the facilitator adds to an offer; ERR_UNSUPPORTED names the first it does not take.
+ */
 static enum err_kind learn_offers(struct gate_config *config, const json_t *supported,
                                   struct err *err)
 {
@@ -372,8 +373,8 @@ static void keep_previous(struct gate *gate, struct gate_config *old)
     uint64_t now = loop_now_ms(gate->loop);
     size_t kept = 0;
     for (size_t i = 0; i < gate->n_previous; i++) {
-        bool over = gate->previous[i].until_ms < now ||
-                    (gate->n_previous == GATE_PREVIOUS_MAX && i == 0);
+        bool over =
+            gate->previous[i].until_ms < now || (gate->n_previous == GATE_PREVIOUS_MAX && i == 0);
         if (over)
             config_unref(gate->previous[i].config);
         else
@@ -390,8 +391,9 @@ enum err_kind gate_reload(struct gate *gate, struct gate_config *config, struct 
 {
     const char *fixed = fixed_at_start(gate->config, config);
     if (fixed)
-        return err_set(err, ERR_PRECONDITION, "%s changed: that needs a restart (utter-gate serve "
-                                              "--standby takes over without a gap)",
+        return err_set(err, ERR_PRECONDITION,
+                       "%s changed: that needs a restart (utter-gate serve "
+                       "--standby takes over without a gap)",
                        fixed);
     if (gate->kinds && learn_offers(config, gate->kinds, err))
         return err->kind;

@@ -39,8 +39,8 @@ struct request_ring {
 };
 
 struct gate {
-    struct loop *loop;            /* borrowed */
-    struct gate_config *config;   /* current */
+    struct loop *loop;          /* borrowed */
+    struct gate_config *config; /* current */
     struct gate_terms previous[GATE_PREVIOUS_MAX];
     size_t n_previous;
     struct http_server *server, *admin;
@@ -58,19 +58,19 @@ struct gate {
     struct metrics metrics;
     struct request_ring requests;
     size_t n_requests;
-    size_t paid;              /* payments in flight in this gate */
-    uint32_t wallet_calls;    /* unjudged signatures passed on in this minute */
+    size_t paid;           /* payments in flight in this gate */
+    uint32_t wallet_calls; /* unjudged signatures passed on in this minute */
     uint64_t wallet_minute;
     char instance[GATE_ID_TEXT]; /* hex, made at start */
     uint64_t serial;             /* of requests */
     struct loop_timer drain_timer, supported_timer;
     struct facilitator_call supported_call;
-    bool supported;  /* the facilitator has said that it takes what we sell */
-    bool unsellable; /* it has said that it does not: see `why` */
+    bool supported;       /* the facilitator has said that it takes what we sell */
+    bool unsellable;      /* it has said that it does not: see `why` */
     bool operators_fault; /* a verify got 401, 403 or a schema error last */
     bool draining;
-    bool started; /* serving: a facilitator that changes its mind does not end us */
-    bool failed;  /* the loop ended because of `why` */
+    bool started;  /* serving: a facilitator that changes its mind does not end us */
+    bool failed;   /* the loop ended because of `why` */
     json_t *kinds; /* what the facilitator said last; owned */
     char why[256]; /* not ready because */
 };

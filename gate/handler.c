@@ -79,8 +79,7 @@ static void take_answer(struct request *r, const struct http_result *result)
         own_reply(r, c.status, c.why);
         return;
     }
-    passage_to_buyer(&r->reply.head, result->fields, result->n_fields, r->route,
-                     r->config->origin);
+    passage_to_buyer(&r->reply.head, result->fields, result->n_fields, r->route, r->config->origin);
     if (r->reply.head.text.failed) {
         own_reply(r, 502, "handler_header_too_large");
         return;

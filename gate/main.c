@@ -16,7 +16,8 @@ enum { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2 };
 static const char USAGE[] =
     "usage: utter-gate serve [--standby] FILE   run the gate\n"
     "       utter-gate check FILE               say everything that is wrong with a configuration\n"
-    "       utter-gate probe ADDRESS            exit 0 when the gate behind this admin address is ready\n"
+    "       utter-gate probe ADDRESS            exit 0 when the gate behind this admin address is "
+    "ready\n"
     "       utter-gate version\n"
     "FILE is one JSON file, described in utter-gate(8). ADDRESS is HOST:PORT or unix:PATH.\n";
 

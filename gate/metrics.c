@@ -3,14 +3,22 @@
 #include <inttypes.h>
 
 static const char *const NAMES[OUTCOME_N] = {
-    [OUTCOME_CHALLENGED] = "challenged",   [OUTCOME_SOLD] = "sold",
-    [OUTCOME_REPLAYED] = "replayed",       [OUTCOME_FREE] = "free",
-    [OUTCOME_UNCHARGED] = "uncharged",     [OUTCOME_BAD_PAYMENT] = "bad_payment",
-    [OUTCOME_INVALID] = "invalid",         [OUTCOME_REFUSED] = "refused",
-    [OUTCOME_UNRESOLVED] = "unresolved",   [OUTCOME_UNPROVEN] = "unproven",
-    [OUTCOME_CONFLICT] = "conflict",       [OUTCOME_LIMITED] = "limited",
-    [OUTCOME_UNAVAILABLE] = "unavailable", [OUTCOME_NOT_FOUND] = "not_found",
-    [OUTCOME_BAD_REQUEST] = "bad_request", [OUTCOME_OWN] = "own",
+    [OUTCOME_CHALLENGED] = "challenged",
+    [OUTCOME_SOLD] = "sold",
+    [OUTCOME_REPLAYED] = "replayed",
+    [OUTCOME_FREE] = "free",
+    [OUTCOME_UNCHARGED] = "uncharged",
+    [OUTCOME_BAD_PAYMENT] = "bad_payment",
+    [OUTCOME_INVALID] = "invalid",
+    [OUTCOME_REFUSED] = "refused",
+    [OUTCOME_UNRESOLVED] = "unresolved",
+    [OUTCOME_UNPROVEN] = "unproven",
+    [OUTCOME_CONFLICT] = "conflict",
+    [OUTCOME_LIMITED] = "limited",
+    [OUTCOME_UNAVAILABLE] = "unavailable",
+    [OUTCOME_NOT_FOUND] = "not_found",
+    [OUTCOME_BAD_REQUEST] = "bad_request",
+    [OUTCOME_OWN] = "own",
     [OUTCOME_GONE] = "gone",
 };
 

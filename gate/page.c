@@ -134,13 +134,15 @@ void paywall_page(const struct request *r, struct buf *out)
     buf_append_str(out, "</code></p>");
     for (size_t i = 0; i < route->offer_n; i++)
         offer_section(out, &route->offers[i]);
-    buf_append_str(out, "<section><strong>How to pay</strong><p>This is an x402 endpoint: a program "
-                        "pays and calls in one step. From a terminal:</p><pre>utter-pay ");
+    buf_append_str(out,
+                   "<section><strong>How to pay</strong><p>This is an x402 endpoint: a program "
+                   "pays and calls in one step. From a terminal:</p><pre>utter-pay ");
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0)
         buf_printf(out, "-X %s ", r->method);
     shell_word(out, url);
-    buf_append_str(out, "</pre><p>Any x402 client works, protocol version 1 or 2. You are charged only "
-                        "for a complete answer; a lost answer is sent again for the same payment."
-                        "</p></section>");
+    buf_append_str(out,
+                   "</pre><p>Any x402 client works, protocol version 1 or 2. You are charged only "
+                   "for a complete answer; a lost answer is sent again for the same payment."
+                   "</p></section>");
     page_close(out);
 }

@@ -84,33 +84,72 @@ static bool name_in(struct http_str name, const char *const *list)
 }
 
 static const char *const HOP_BY_HOP[] = {
-    "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-*",
+    "connection",     "keep-alive",     "te", "trailer", "transfer-encoding", "upgrade", "proxy-*",
     "content-length", "http2-settings", NULL,
 };
 
 static const char *const NOT_TO_HANDLER[] = {
     /* money */
-    "payment-*", "x-payment*", "sign-in-with-x", "access-control-expose-headers",
+    "payment-*",
+    "x-payment*",
+    "sign-in-with-x",
+    "access-control-expose-headers",
     /* whose request it is is ours to say */
-    "host", "forwarded", "x-forwarded-*", "x-real-ip", "x-client-ip", "true-client-ip", "via",
-    "utter-*", "x-request-id",
+    "host",
+    "forwarded",
+    "x-forwarded-*",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "via",
+    "utter-*",
+    "x-request-id",
     /* would make an answer that is nothing to sell */
-    "if-*", "range", "expect", "accept-encoding",
+    "if-*",
+    "range",
+    "expect",
+    "accept-encoding",
     NULL,
 };
 
 static const char *const NOT_TO_BUYER[] = {
     /* money and receipts */
-    "payment-*", "x-payment*", "settlement-overrides", "extension-responses", "sign-in-with-x",
+    "payment-*",
+    "x-payment*",
+    "settlement-overrides",
+    "extension-responses",
+    "sign-in-with-x",
     "utter-*",
     /* our origin and connection */
-    "alt-svc", "strict-transport-security", "clear-site-data", "public-key-pins", "server", "via",
-    "date", "refresh", "x-powered-by", "content-encoding", "service-worker-allowed",
-    "set-login", "nel", "report-to", "reporting-endpoints", "x-accel-*", "x-sendfile",
+    "alt-svc",
+    "strict-transport-security",
+    "clear-site-data",
+    "public-key-pins",
+    "server",
+    "via",
+    "date",
+    "refresh",
+    "x-powered-by",
+    "content-encoding",
+    "service-worker-allowed",
+    "set-login",
+    "nel",
+    "report-to",
+    "reporting-endpoints",
+    "x-accel-*",
+    "x-sendfile",
     "x-request-id",
     /* caching and cross-origin rules are the gate's */
-    "cache-control", "expires", "age", "pragma", "cdn-cache-control", "surrogate-*", "vary",
-    "cloudflare-cdn-cache-control", "access-control-*", "timing-allow-origin",
+    "cache-control",
+    "expires",
+    "age",
+    "pragma",
+    "cdn-cache-control",
+    "surrogate-*",
+    "vary",
+    "cloudflare-cdn-cache-control",
+    "access-control-*",
+    "timing-allow-origin",
     NULL,
 };
 

@@ -21,7 +21,7 @@
 struct passage {
     struct http_header fields[PASSAGE_MAX];
     size_t n;
-    struct buf text;     /* owned: terminated copies */
+    struct buf text;           /* owned: terminated copies */
     size_t at[PASSAGE_MAX][2]; /* offsets in text until passage_seal() */
 };
 

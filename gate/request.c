@@ -52,15 +52,15 @@ static enum step answer_alive(struct request *r)
         return answer_own(r, 405, NULL, NULL, "GET, HEAD");
     bool open = r->gate->ledger && ledger_healthy(r->gate->ledger);
     char body[128];
-    (void)snprintf(body, sizeof(body), "{\"instance\":\"%s\",\"ledger\":\"%s\"}\n", r->gate->instance,
-                   open ? "open" : "closed");
+    (void)snprintf(body, sizeof(body), "{\"instance\":\"%s\",\"ledger\":\"%s\"}\n",
+                   r->gate->instance, open ? "open" : "closed");
     return answer_own(r, open ? 200 : 503, "application/json", body, NULL);
 }
 
 static bool is_preflight(const struct request *r)
 {
-    return r->head->method == HTTP_OPTIONS && r->config->cors &&
-           http_find(r->head, "Origin") && http_find(r->head, "Access-Control-Request-Method");
+    return r->head->method == HTTP_OPTIONS && r->config->cors && http_find(r->head, "Origin") &&
+           http_find(r->head, "Access-Control-Request-Method");
 }
 
 /* No route for this method: what the gate says itself. HEAD where GET is sold shows the price. */
@@ -68,7 +68,8 @@ static enum step other_method(struct request *r)
 {
     const struct route *sold = NULL;
     if (r->head->method == HTTP_OPTIONS)
-        return is_preflight(r) ? answer_preflight(r) : answer_own(r, 204, NULL, NULL, r->route->allow);
+        return is_preflight(r) ? answer_preflight(r)
+                               : answer_own(r, 204, NULL, NULL, r->route->allow);
     if (r->head->method == HTTP_HEAD && !http_find(r->head, "PAYMENT-SIGNATURE") &&
         !http_find(r->head, "X-PAYMENT") &&
         route_find(&r->config->routes, "GET", r->path, &sold) == ROUTE_FOUND && !sold->free) {
@@ -91,8 +92,7 @@ static enum step step_route(struct request *r)
         return answer_error(r, OUTCOME_BAD_REQUEST, 400, "bad_path", 0);
     if (strcmp(r->path, "/.well-known/utter/alive") == 0)
         return answer_alive(r);
-    switch (route_find(&r->config->routes, r->method, r->path,
-                       &r->route)) {
+    switch (route_find(&r->config->routes, r->method, r->path, &r->route)) {
     case ROUTE_NO_PATH:
         return answer_error(r, OUTCOME_NOT_FOUND, 404, "not_found", 0);
     case ROUTE_NO_METHOD:
@@ -158,8 +158,7 @@ static enum payment_fault bind_any(struct request *r, struct err *why)
         const struct route *route = NULL;
         struct err ignored;
         if (terms->until_ms < now ||
-            route_find(&terms->config->routes, r->method, r->path,
-                       &route) != ROUTE_FOUND ||
+            route_find(&terms->config->routes, r->method, r->path, &route) != ROUTE_FOUND ||
             route->free || payment_bind(&r->payment, route, &ignored) || !r->payment.offer)
             continue;
         config_unref(r->config);
@@ -457,8 +456,7 @@ static void facilitator_bytes(const struct request *r, const struct u256 *charge
 static bool may_be_forgotten(const struct request *r, const struct verify_outcome *outcome)
 {
     uint64_t validity = (uint64_t)r->payment.offer->max_timeout_s + r->config->max_ahead_s;
-    return outcome->nonce_used &&
-           ledger_is_young(r->gate->ledger, (int64_t)time(NULL), validity);
+    return outcome->nonce_used && ledger_is_young(r->gate->ledger, (int64_t)time(NULL), validity);
 }
 
 static enum step verify_said_no(struct request *r, const struct verify_outcome *outcome)
@@ -536,8 +534,8 @@ static enum step step_share(struct request *r)
 {
     if (!r->gate->claims)
         return STEP_RUN;
-    int64_t until = r->payment.valid_before == INT64_MAX ? INT64_MAX
-                                                         : r->payment.valid_before + 86400;
+    int64_t until =
+        r->payment.valid_before == INT64_MAX ? INT64_MAX : r->payment.valid_before + 86400;
     claims_take(r->gate->claims, r->payment.key.hash, until, &r->claims_call, on_taken, r);
     return STEP_WAIT;
 }
@@ -607,8 +605,8 @@ static enum step step_run(struct request *r)
         .network_raw = r->payment.network,
         .asset = offer->asset,
         .pay_to = offer->pay_to,
-        .amount = r->payment.kind == PAY_OPAQUE ? offer->amount_text
-                                                : u256_text(&offer->amount, amount),
+        .amount =
+            r->payment.kind == PAY_OPAQUE ? offer->amount_text : u256_text(&offer->amount, amount),
         .payer = r->payer,
         .nonce = nonce,
         .method = proof_method(&r->payment),
@@ -746,11 +744,10 @@ void request_abandon(struct request *r)
 typedef enum step step_fn(struct request *r);
 
 static step_fn *const GATE_STEPS[STEP_N] = {
-    [STEP_ROUTE] = step_route,   [STEP_PAYMENT] = step_payment, [STEP_LOOKUP] = step_lookup,
-    [STEP_JUDGE] = step_judge,   [STEP_BODY] = step_body,       [STEP_CLAIM] = step_claim,
-    [STEP_VERIFY] = step_verify, [STEP_SHARE] = step_share,     [STEP_RUN] = step_run,
-    [STEP_HANDLER] = step_handler,
-    [STEP_SEAL] = step_seal,     [STEP_SETTLE] = step_settle,
+    [STEP_ROUTE] = step_route,     [STEP_PAYMENT] = step_payment, [STEP_LOOKUP] = step_lookup,
+    [STEP_JUDGE] = step_judge,     [STEP_BODY] = step_body,       [STEP_CLAIM] = step_claim,
+    [STEP_VERIFY] = step_verify,   [STEP_SHARE] = step_share,     [STEP_RUN] = step_run,
+    [STEP_HANDLER] = step_handler, [STEP_SEAL] = step_seal,       [STEP_SETTLE] = step_settle,
 };
 
 void request_go(struct request *r, enum step step)

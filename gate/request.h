@@ -9,20 +9,20 @@
 
 /* In the order in which a paid request goes through them. */
 enum step {
-    STEP_ROUTE,    /* host, path, method: which route */
-    STEP_PAYMENT,  /* none: 402; else decode it and find its key */
-    STEP_LOOKUP,   /* what does the ledger know of this key */
-    STEP_JUDGE,    /* new ones only: terms, window, signature, breaker, caps */
-    STEP_BODY,     /* read the body, 413 */
-    STEP_CLAIM,    /* this request's to run, or what else */
-    STEP_VERIFY,   /* the facilitator's word */
-    STEP_SHARE,    /* no other gate of this wallet has it */
-    STEP_RUN,      /* durable */
-    STEP_HANDLER,  /* call it, judge the answer */
-    STEP_SEAL,     /* not to be charged: pass it on; else durable */
-    STEP_SETTLE,   /* wait for the end of the settlement */
-    STEP_FINISH,   /* log, release */
-    STEP_WAIT,     /* I/O is under way; its completion goes on */
+    STEP_ROUTE,   /* host, path, method: which route */
+    STEP_PAYMENT, /* none: 402; else decode it and find its key */
+    STEP_LOOKUP,  /* what does the ledger know of this key */
+    STEP_JUDGE,   /* new ones only: terms, window, signature, breaker, caps */
+    STEP_BODY,    /* read the body, 413 */
+    STEP_CLAIM,   /* this request's to run, or what else */
+    STEP_VERIFY,  /* the facilitator's word */
+    STEP_SHARE,   /* no other gate of this wallet has it */
+    STEP_RUN,     /* durable */
+    STEP_HANDLER, /* call it, judge the answer */
+    STEP_SEAL,    /* not to be charged: pass it on; else durable */
+    STEP_SETTLE,  /* wait for the end of the settlement */
+    STEP_FINISH,  /* log, release */
+    STEP_WAIT,    /* I/O is under way; its completion goes on */
     STEP_N,
 };
 
@@ -33,8 +33,8 @@ struct reply {
     uint8_t *body; /* owned */
     size_t body_len;
     bool sold;
-    bool own;        /* made by the gate: `why` is its word */
-    const char *why; /* static */
+    bool own;          /* made by the gate: `why` is its word */
+    const char *why;   /* static */
     char override[80]; /* Settlement-Overrides amount, where the route honours it */
 };
 
@@ -48,18 +48,18 @@ struct request {
     char id[GATE_ID_TEXT];
     char method[40];
     char peer[HTTP_ADDRESS_MAX]; /* the client's address, as trusted */
-    char *path; /* canonical */
-    enum step at; /* where it waits */
+    char *path;                  /* canonical */
+    enum step at;                /* where it waits */
 
     bool paying;
     struct payment payment;
     uint8_t fingerprint[LEDGER_FINGERPRINT_LEN];
     uint8_t secret[LEDGER_SECRET_LEN];
     bool has_secret;
-    bool held;     /* the ledger knew the key: not judged */
+    bool held; /* the ledger knew the key: not judged */
     bool judged;
-    unsigned rounds; /* how often it had to be judged again */
-    bool counted;  /* in gate->paid */
+    unsigned rounds;                  /* how often it had to be judged again */
+    bool counted;                     /* in gate->paid */
     char payer[LEDGER_PAYER_MAX + 1]; /* as verified */
 
     bool body_read;
@@ -68,8 +68,8 @@ struct request {
 
     struct ledger_call ledger_call;
     struct ledger_payment *paid_by; /* our reference */
-    bool owner;   /* RESERVED or RUNNING is ours to end */
-    bool shared;  /* taken in the claims store */
+    bool owner;                     /* RESERVED or RUNNING is ours to end */
+    bool shared;                    /* taken in the claims store */
     struct claims_call claims_call;
     struct facilitator_call verify_call;
     struct ledger_waiter waiter;
@@ -81,7 +81,7 @@ struct request {
     struct reply reply;
     uint64_t began_ms, part_ms;
     enum outcome outcome;
-    int status; /* answered with */
+    int status;       /* answered with */
     const char *word; /* for the log */
     bool answered;
     bool gone_early; /* the client left */
@@ -92,7 +92,8 @@ void request_begin(void *arg, struct http_request *http);
 /* Goes on at `step` until it waits or is finished; frees it then. */
 void request_go(struct request *r, enum step step);
 
-/* The gate ends: gives everything back without an answer. What is RUNNING stays so in the ledger. */
+/* The gate ends: gives everything back without an answer. What is RUNNING stays so in the ledger.
+ */
 void request_abandon(struct request *r);
 
 /* ---- answer.c: each ends the exchange and returns STEP_FINISH ---- */
