@@ -25,14 +25,7 @@ enum cgroup_version {
     CGROUP_V2,
 };
 
-enum cgroup_controller {
-    CGROUP_MEMORY,
-    CGROUP_PIDS,
-    CGROUP_CPU,
-    CGROUP_CPUACCT, /* v1 only; v2 keeps it in cpu */
-    CGROUP_OTHER,   /* v1: first of the further hierarchies that runsc makes a leaf in */
-};
-#define CGROUP_HIERARCHIES_MAX 16
+#define CGROUP_HIERARCHIES_MAX 24
 
 /* Where the host mounts its cgroups. */
 struct cgroup_host {
@@ -77,7 +70,13 @@ CHECKED enum err_kind cgroup_claim(const struct cgroup_host *host, struct cgroup
 CHECKED enum err_kind cgroup_remove(const struct cgroup_host *host, const struct cgroup_path *path,
                                     struct err *err);
 
-/* A pid in the leaf of any hierarchy, its children included; 0 if none. */
+/* Keeps two creates off one path: an exclusive lock in `lock_dir` (0700, made if missing), held
+ * until *fd, the caller's, is closed. ERR_PRECONDITION: somebody holds it. */
+CHECKED enum err_kind cgroup_lock(const char *lock_dir, const struct cgroup_path *path, int *fd,
+                                  struct err *err);
+
+/* A pid in the leaf of any hierarchy, its children included; 0 if none, -1 if it is one that our
+ * pid namespace does not show. */
 pid_t cgroup_some_pid(const struct cgroup_host *host, const char *path);
 
 /* The directories that a running process is in. */
