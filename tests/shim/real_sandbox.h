@@ -137,7 +137,7 @@ static inline void real_init(struct real *r, const char *runsc, const char *root
     snprintf(r->null, sizeof(r->null), "%s/null", r->dir);
     assert_int_equal(mknod(r->null, S_IFCHR | 0600, (1 << 8) | 3), 0);
     snprintf(r->id, sizeof(r->id), "utp-%d-%d", (int)getpid(), ++serial);
-    snprintf(r->cgroup, sizeof(r->cgroup), "/utp-test/%s", r->id);
+    snprintf(r->cgroup, sizeof(r->cgroup), "/utp-p%d/%s", (int)getpid(), r->id);
     r->root = xasprintf("%s/root%s", r->dir, root_tail ? root_tail : "");
     struct err err;
     assert_int_equal(fs_mkdirs(r->root, 0700, &err), 0);
@@ -174,6 +174,21 @@ static inline void real_start(struct real *r)
     assert_int_equal(real_runsc(r, -1, verb), 0);
 }
 
+static inline void real_quietly(const char *const *argv)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        int null = open("/dev/null", O_RDWR);
+        dup2(null, 1);
+        dup2(null, 2);
+        char **plain;
+        memcpy(&plain, &argv, sizeof(plain));
+        execv(argv[0], plain);
+        _exit(127);
+    }
+    (void)waitpid(child, NULL, 0);
+}
+
 /* Kills what is left, reaps everything, removes everything. */
 static inline void real_fini(struct real *r)
 {
@@ -190,9 +205,12 @@ static inline void real_fini(struct real *r)
         const char *const verb[] = { "delete", "--force", r->id, NULL };
         (void)real_runsc(r, -1, verb);
     }
-    char mount[600];
-    snprintf(mount, sizeof(mount), "umount -l %s/null-netns 2>/dev/null", r->root);
-    (void)!system(mount);
+    char command[600];
+    snprintf(command, sizeof(command),
+             "umount -l %s/null-netns; rmdir /sys/fs/cgroup/utp-p%d /sys/fs/cgroup/*/utp-p%d",
+             r->root, (int)getpid(), (int)getpid());
+    const char *const sh[] = { "/bin/sh", "-c", command, NULL };
+    real_quietly(sh);
     (void)!fs_remove_tree(r->dir, &err);
     free(r->root);
 }
