@@ -97,6 +97,8 @@ void policy_check_update(const json_t *resources, const struct policy_limits *in
         return;
     const json_t *cpu = json_object_get(resources, "cpu");
     *wanted = *in_force;
+    if (run.context.role == POLICY_ROLE_WORKLOAD)
+        return; /* the sandbox's limits stay the pod's */
     wanted->memory =
         kept(member_int(json_object_get(resources, "memory"), "limit", 0), in_force->memory);
     wanted->cpu_quota = kept(member_int(cpu, "quota", 0), in_force->cpu_quota);
