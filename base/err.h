@@ -43,3 +43,6 @@ enum err_kind err_prefix(struct err *err, const char *fmt, ...) PRINTF_LIKE(2, 3
 
 /* "invalid", "not found", …: the kind as a word for logs. Never NULL. */
 const char *err_kind_name(enum err_kind kind);
+
+/* For a call whose failure is looked at by nobody: functions may read err->kind, so NULL will not do. */
+#define ERR_IGNORED (&(struct err){ .kind = ERR_OK })

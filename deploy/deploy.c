@@ -1,0 +1,58 @@
+#include "deploy/deploy.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/own.h"
+
+/* utter-log lies beside this program unless the settings say otherwise. */
+static char *find_logger(const struct settings *settings)
+{
+    char self[4096];
+    if (settings->logger)
+        return xstrdup(settings->logger);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n <= 0)
+        return xstrdup("/usr/local/bin/utter-log");
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    return xasprintf("%s/utter-log", self);
+}
+
+enum err_kind deploy_open(const char *settings_path, struct deploy *out, struct err *err)
+{
+    *out = (struct deploy){ .out = stdout };
+    if (geteuid() != 0)
+        return err_set(err, ERR_DENIED, "utter-deploy must run as root");
+    if (settings_load(settings_path, &out->settings, err) ||
+        containerd_open(out->settings->containerd, out->settings->ns, out->settings->snapshotter,
+                        &out->cd, err) ||
+        containerd_namespace_ensure(out->cd, err)) {
+        deploy_close(out);
+        return err->kind;
+    }
+    out->logger = find_logger(out->settings);
+    return ERR_OK;
+}
+
+void deploy_close(struct deploy *deploy)
+{
+    containerd_free(deploy->cd);
+    settings_free(deploy->settings);
+    free(deploy->logger);
+    *deploy = (struct deploy){ 0 };
+}
+
+void deploy_say(const struct deploy *deploy, const char *fmt, ...)
+{
+    va_list ap;
+    if (!deploy->out)
+        return;
+    va_start(ap, fmt);
+    (void)vfprintf(deploy->out, fmt, ap);
+    va_end(ap);
+    (void)fputc('\n', deploy->out);
+    (void)fflush(deploy->out);
+}

@@ -1,0 +1,100 @@
+/*
+ * The plan: everything that an endpoint is on this host, derived from its file, the settings and a
+ * few recorded numbers, and hashed. Pure. `up` makes it true, `status` and `audit` compare with it,
+ * `render` prints it.
+ *
+ * Hashes tell what a change means: nothing, a new configuration for the gate, a new gate, a new
+ * handler. They leave out what alternates at replacement (generation, side, addresses, namespace
+ * paths), so that the same file gives the same hashes whichever generation runs.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/own.h"
+#include "deploy/digest.h"
+#include "deploy/endpoint.h"
+#include "deploy/settings.h"
+#include "deploy/slug.h"
+
+#define PLAN_GATE_PORT 8402
+#define PLAN_HANDLER_RUNTIME "io.containerd.utter.v1"
+#define PLAN_GATE_RUNTIME "io.containerd.runc.v2"
+#define PLAN_EDGE_BRIDGE "utter-edge"
+#define PLAN_INDEX_MAX 8000
+
+/* What an image is, as containerd and its configuration blob say. */
+struct plan_image {
+    const char *name;     /* in containerd */
+    const char *digest;   /* of its target */
+    const json_t *config; /* OCI image configuration; borrowed */
+};
+
+/* The recorded numbers, and what the host knows. Borrowed for the call. */
+struct plan_facts {
+    unsigned index;      /* durable, per slug */
+    unsigned generation; /* of the handler, from 1 */
+    unsigned side;       /* of the gate, 0 or 1 */
+    struct plan_image handler;
+    struct plan_image gate;
+    const char *logger; /* absolute path of utter-log */
+};
+
+/* One container of the plan. */
+struct plan_member {
+    char id[SLUG_ID_SIZE];
+    const char *runtime;
+    char *image;
+    char *netns;      /* path */
+    char address[20]; /* on the slug's network, with prefix length */
+    char edge[20];    /* on the edge network, with prefix length; "" for a handler */
+    json_t *spec;     /* OCI runtime spec */
+    char hash[DIGEST_SIZE];
+};
+
+struct plan {
+    struct slug slug;
+    unsigned index;
+    unsigned generation;
+    unsigned side;
+    char bridge[16];       /* "ut-<index>" */
+    char subnet[20];       /* "198.18.0.8/29" */
+    char edge_gateway[16]; /* the host's address on the edge bridge */
+    unsigned edge_bits;
+    uint32_t uid; /* of the gate and its files */
+    struct plan_member handler;
+    struct plan_member gate;
+    json_t *gate_config; /* what the gate reads */
+    json_t *route;       /* Traefik dynamic configuration */
+    char *log_uri;
+    char *host; /* public name */
+    bool tls;
+    int64_t port;      /* of the handler */
+    int64_t lifetime;  /* seconds */
+    int64_t handler_s; /* seconds one call may take */
+    int64_t log_max;   /* bytes */
+    char *pay;         /* "network asset payTo": what a claims store would be shared by */
+    char *state;       /* <stateDir>/<slug> */
+    char *run;         /* <runDir>/<slug> */
+    char config_hash[DIGEST_SIZE]; /* of the gate's configuration without the handler's address */
+    char route_hash[DIGEST_SIZE];  /* of the route without the gate's address */
+    char hash[DIGEST_SIZE];        /* of all of it */
+};
+
+/* ERR_INVALID with the policy's own refusal where the file asks for what the runtime refuses. */
+CHECKED enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *settings,
+                                const struct plan_facts *facts, struct plan **out, struct err *err);
+void plan_free(struct plan *plan);
+DEFINE_CLEANUP(struct plan, plan_free, plan_freep)
+
+/* The plan as its record on disk: a new reference, the caller's. */
+json_t *plan_record(const struct plan *plan);
+/* The same plan with the handler's next generation: id, address and namespace move, and the gate's
+ * configuration with them. */
+CHECKED enum err_kind plan_advance(struct plan *plan, const struct settings *settings,
+                                   struct err *err);
+/* And back. ERR_INVALID where the record is not one of ours. */
+CHECKED enum err_kind plan_load(const json_t *record, struct plan **out, struct err *err);

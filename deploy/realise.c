@@ -1,0 +1,325 @@
+/*
+ * Making a plan true: directories, networks, the proof from inside, handler, gate, route, in this
+ * order; the route last. Every step first looks whether it holds already, so that the same call
+ * repairs.
+ */
+#include <arpa/inet.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "deploy/deploy.h"
+#include "deploy/files.h"
+#include "deploy/member.h"
+#include "deploy/netns.h"
+#include "deploy/network.h"
+#include "deploy/probe.h"
+#include "deploy/state.h"
+#include "deploy/traefik.h"
+
+#define READY_MS 30000
+#define POLL_MS 20
+
+static void pause_ms(long ms)
+{
+    (void)nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 },
+                    NULL);
+}
+
+static char *bare(const char *cidr)
+{
+    return xstrndup(cidr, strcspn(cidr, "/"));
+}
+
+/* ---- networks ---- */
+
+/* "address:port" of every other slug's handler and gate. */
+static enum err_kind others(const struct deploy *d, const struct plan *plan, json_t **out,
+                            struct err *err)
+{
+    json_t *slugs CLEANUP_JSON = NULL;
+    json_t *list CLEANUP_JSON = json_array();
+    if (state_slugs(d->settings, &slugs, err))
+        return err->kind;
+    for (size_t i = 0; i < json_array_size(slugs); i++) {
+        const char *slug = json_string_value(json_array_get(slugs, i));
+        json_t *record CLEANUP_JSON = NULL;
+        struct plan *other CLEANUP(plan_freep) = NULL;
+        if (strcmp(slug, plan->slug.s) == 0)
+            continue;
+        if (state_load(d->settings, slug, &record, err) || plan_load(record, &other, err))
+            return err_prefix(err, "%s", slug);
+        char *handler CLEANUP_FREE = bare(other->handler.address);
+        char *gate CLEANUP_FREE = bare(other->gate.edge);
+        json_array_append_new(list, json_sprintf("%s:%lld", handler, (long long)other->port));
+        json_array_append_new(list, json_sprintf("%s:%d", gate, PLAN_GATE_PORT));
+    }
+    *out = STEAL(list);
+    return ERR_OK;
+}
+
+static enum err_kind host_network(struct deploy *d, struct err *err)
+{
+    int lock CLEANUP_FD = -1;
+    json_t *bridges CLEANUP_JSON = NULL;
+    bool in_force = false;
+    if (state_lock_host(d->settings, &lock, err) || network_check_pools(d->settings, err) ||
+        network_edge_ensure(d->settings, err) || state_bridges(d->settings, &bridges, err) ||
+        firewall_check(d->settings, bridges, &in_force, err))
+        return err->kind;
+    return in_force ? ERR_OK : firewall_apply(d->settings, bridges, err);
+}
+
+/* ---- handler ---- */
+
+/* Fails early when its task is gone: no use in waiting for its port. */
+static enum err_kind wait_ready(struct deploy *d, const struct plan *plan, struct err *err)
+{
+    char *address CLEANUP_FREE = bare(plan->handler.address);
+    for (int waited = 0; waited < READY_MS; waited += 500) {
+        struct cd_task task;
+        enum err_kind kind = probe_wait(plan->gate.netns, address, (int)plan->port, 500, err);
+        if (kind != ERR_TIMEOUT)
+            return kind;
+        if (containerd_task_get(d->cd, plan->handler.id, &task, err))
+            return err->kind;
+        if (task.state != CD_TASK_RUNNING)
+            return err_set(err, ERR_PRECONDITION,
+                           "it ended with status %u before it listened on port %lld; see: "
+                           "utter-deploy logs %s",
+                           task.exit_status, (long long)plan->port, plan->slug.s);
+    }
+    return err_set(err, ERR_TIMEOUT, "it does not listen on port %lld after %d s",
+                   (long long)plan->port, READY_MS / 1000);
+}
+
+static enum err_kind handler_ensure(struct deploy *d, struct realise *what, struct err *err)
+{
+    const struct plan *plan = what->plan;
+    enum member_state state;
+    json_t *rest CLEANUP_JSON = NULL;
+    if (member_look(d->cd, plan, &plan->handler, &state, err))
+        return err->kind;
+    if (state == MEMBER_RUNNING)
+        return ERR_OK;
+    what->changed = true;
+    if (member_end(d->cd, plan->handler.id, 0, err) ||
+        network_detach(plan, &plan->handler, d->settings, err) ||
+        network_attach(plan, &plan->handler, d->settings, err))
+        return err->kind;
+    if (others(d, plan, &rest, err) || probe_isolation(plan, d->settings, rest, err))
+        return err_prefix(err, "proof from inside");
+    deploy_say(d, "network   %s on %s, proved from inside", plan->handler.address, plan->bridge);
+    if (member_start(d->cd, plan, &plan->handler, "handler", err))
+        return err->kind;
+    if (wait_ready(d, plan, err))
+        return err_prefix(err, "%s", plan->handler.id);
+    deploy_say(d, "handler   %s runs under %s", plan->handler.id, plan->handler.runtime);
+    return ERR_OK;
+}
+
+struct connections {
+    uint32_t address; /* as /proc/net/tcp writes it */
+    unsigned n;
+};
+
+static enum err_kind count_connections(void *arg, struct err *err)
+{
+    struct connections *c = arg;
+    char line[300];
+    FILE *f CLEANUP_FILE = fopen("/proc/thread-self/net/tcp", "re");
+    if (!f)
+        return err_set(err, ERR_INTERNAL, "connections of the gate cannot be read");
+    c->n = 0;
+    while (fgets(line, sizeof(line), f)) {
+        unsigned remote, state;
+        if (sscanf(line, " %*d: %*x:%*x %x:%*x %x", &remote, &state) == 2 && state == 1 &&
+            remote == c->address)
+            c->n++;
+    }
+    return ERR_OK;
+}
+
+/* Waits until the gate has no connection to the old handler: each of its calls is one. */
+static enum err_kind drain(const struct plan *plan, const struct plan *old, struct err *err)
+{
+    char *text CLEANUP_FREE = bare(old->handler.address);
+    struct in_addr address;
+    if (inet_pton(AF_INET, text, &address) != 1)
+        return err_set(err, ERR_INTERNAL, "address %s", text);
+    struct connections found = { .address = address.s_addr };
+    for (int64_t waited = 0; waited < plan->handler_s * 1000 + 5000; waited += POLL_MS) {
+        if (netns_within(plan->gate.netns, count_connections, &found, err))
+            return err->kind;
+        if (found.n == 0)
+            return ERR_OK;
+        pause_ms(POLL_MS);
+    }
+    return ERR_OK; /* what is still open is over its own deadline */
+}
+
+/* ---- gate ---- */
+
+/* The gate's last word, for an error about it. */
+static void add_gate_log(const struct plan *plan, struct err *err)
+{
+    char *path CLEANUP_FREE = xasprintf("%s/logs/%s.log", plan->state, plan->gate.id);
+    char line[400] = "", last[400] = "";
+    FILE *f CLEANUP_FILE = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        memcpy(last, line, sizeof(last));
+    last[strcspn(last, "\n")] = '\0';
+    if (last[0])
+        (void)err_set(err, err->kind, "%s: %s", err->msg, last);
+}
+
+static enum err_kind gate_wait_alive(struct deploy *d, const struct plan *plan, struct err *err)
+{
+    char *instance CLEANUP_FREE = NULL;
+    for (int waited = 0; waited < READY_MS; waited += POLL_MS) {
+        struct cd_task task;
+        if (realise_gate_alive(plan, &instance, err) == ERR_OK)
+            return ERR_OK;
+        if (containerd_task_get(d->cd, plan->gate.id, &task, err))
+            return err->kind;
+        if (task.state != CD_TASK_RUNNING) {
+            (void)err_set(err, ERR_PRECONDITION, "the gate ended with status %u", task.exit_status);
+            add_gate_log(plan, err);
+            return err->kind;
+        }
+        pause_ms(POLL_MS);
+    }
+    return err_set(err, ERR_TIMEOUT, "the gate does not answer after %d s", READY_MS / 1000);
+}
+
+/* Until the gate says that it serves by the configuration with this hash. */
+static enum err_kind gate_wait_config(const struct plan *plan, const char *hash, struct err *err)
+{
+    for (int waited = 0; waited < READY_MS; waited += POLL_MS) {
+        json_t *ready CLEANUP_JSON = NULL;
+        (void)!realise_admin(plan, "/readyz", &ready, ERR_IGNORED);
+        const char *found = json_string_value(json_object_get(ready, "config_sha256"));
+        if (found && strcmp(text_starts(found, "sha256:") ? found + 7 : found, hash) == 0)
+            return ERR_OK;
+        pause_ms(POLL_MS);
+    }
+    return err_set(err, ERR_TIMEOUT,
+                   "the gate does not take its new configuration; see: utter-deploy "
+                   "logs %s",
+                   plan->slug.s);
+}
+
+static enum err_kind gate_reload(struct deploy *d, struct realise *what, struct err *err)
+{
+    const struct plan *plan = what->plan;
+    char hash[65];
+    json_t *ready CLEANUP_JSON = NULL;
+    if (files_gate_config(plan, hash, err))
+        return err->kind;
+    (void)!realise_admin(plan, "/readyz", &ready, ERR_IGNORED);
+    const char *found = json_string_value(json_object_get(ready, "config_sha256"));
+    if (found && strcmp(text_starts(found, "sha256:") ? found + 7 : found, hash) == 0)
+        return ERR_OK;
+    what->changed = true;
+    if (containerd_task_kill(d->cd, plan->gate.id, SIGHUP, err) ||
+        gate_wait_config(plan, hash, err))
+        return err->kind;
+    deploy_say(d, "gate      %s took its new configuration", plan->gate.id);
+    return ERR_OK;
+}
+
+static enum err_kind gate_start(struct deploy *d, struct realise *what, struct err *err)
+{
+    const struct plan *plan = what->plan;
+    const struct plan *old = what->old;
+    char hash[65];
+    bool succeeds = old && strcmp(old->gate.id, plan->gate.id) != 0;
+    what->changed = true;
+    if (files_gate_config(plan, hash, err) || member_start(d->cd, plan, &plan->gate, "gate", err))
+        return err->kind;
+    /* The old one lets go of the ledger when it has drained; the new one waits for it as standby.
+     */
+    if (succeeds && member_end(d->cd, old->gate.id, (int)(plan->handler_s * 1000) + 90000, err))
+        return err->kind;
+    if (gate_wait_alive(d, plan, err))
+        return err->kind;
+    deploy_say(d, "gate      %s answers at %.*s:%d", plan->gate.id,
+               (int)strcspn(plan->gate.edge, "/"), plan->gate.edge, PLAN_GATE_PORT);
+    return ERR_OK;
+}
+
+/* The gate's namespace comes before the handler: the proof and the readiness check look out of it.
+ */
+static enum err_kind gate_network(struct deploy *d, struct realise *what, bool *running,
+                                  struct err *err)
+{
+    const struct plan *plan = what->plan;
+    enum member_state state;
+    if (member_look(d->cd, plan, &plan->gate, &state, err))
+        return err->kind;
+    *running = state == MEMBER_RUNNING && netns_is_there(plan->gate.netns);
+    if (*running)
+        return ERR_OK;
+    what->changed = true;
+    if (member_end(d->cd, plan->gate.id, 10000, err) ||
+        network_detach(plan, &plan->gate, d->settings, err))
+        return err->kind;
+    return network_attach(plan, &plan->gate, d->settings, err);
+}
+
+/* ---- all of it ---- */
+
+static enum err_kind publish(struct deploy *d, const struct plan *plan, struct err *err)
+{
+    char *instance CLEANUP_FREE = NULL;
+    if (!d->settings->traefik_dir && !d->settings->route_listen) {
+        deploy_say(d, "route     none: the settings name no Traefik");
+        return ERR_OK;
+    }
+    if (d->settings->traefik_dir &&
+        traefik_publish(d->settings->traefik_dir, &plan->slug, plan->route, err))
+        return err->kind;
+    if (realise_gate_alive(plan, &instance, err) ||
+        realise_route_alive(d, plan, instance, 10000, err))
+        return err->kind;
+    deploy_say(d, "route     %s://%s answers through Traefik", plan->tls ? "https" : "http",
+               plan->host);
+    return ERR_OK;
+}
+
+static enum err_kind end_old(struct deploy *d, struct realise *what, struct err *err)
+{
+    const struct plan *plan = what->plan, *old = what->old;
+    if (old && strcmp(old->handler.id, plan->handler.id) != 0) {
+        if (strcmp(old->gate.id, plan->gate.id) == 0 && drain(plan, old, err))
+            return err->kind;
+        if (member_end(d->cd, old->handler.id, 0, err) ||
+            network_detach(old, &old->handler, d->settings, err))
+            return err->kind;
+        deploy_say(d, "handler   %s drained and removed", old->handler.id);
+    }
+    return realise_sweep(d, &plan->slug, plan, 5000, err);
+}
+
+#define STEP(name, call)                                                                           \
+    do {                                                                                           \
+        if (call)                                                                                  \
+            return err_prefix(err, "step %s", name);                                               \
+    } while (0)
+
+enum err_kind realise(struct deploy *d, struct realise *what, struct err *err)
+{
+    const struct plan *plan = what->plan;
+    bool gate_runs = false;
+    STEP("files", files_make(plan, what->token, err));
+    STEP("host network", host_network(d, err));
+    STEP("internal network", network_slug_ensure(plan, err));
+    STEP("gate network", gate_network(d, what, &gate_runs, err));
+    STEP("handler", handler_ensure(d, what, err));
+    STEP("gate", gate_runs ? gate_reload(d, what, err) : gate_start(d, what, err));
+    STEP("route", publish(d, plan, err));
+    STEP("old generation", end_old(d, what, err));
+    return ERR_OK;
+}
