@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "dataproxy/cache.h"
 #include "dataproxy/inject.h"
+#include "dataproxy/memo.h"
 #include "dataproxy/rate.h"
 #include "dataproxy/target.h"
 #include "http/server.h"
@@ -32,6 +33,7 @@ struct proxy {
     struct proxy_parts parts;
     struct http_server *server;
     struct data_keys keys;
+    struct memo memo;
     struct desk desk[CONFIG_UPSTREAMS_MAX];
     struct proxy_stats stats;
     struct call *calls;
@@ -517,8 +519,8 @@ static bool admitted(struct call *call)
     struct err err;
     enum err_kind kind = target_token(http_request_head(call->request), &text, &err);
     if (!kind)
-        kind = data_token_check(&proxy->keys, text, strlen(text), proxy->parts.config->slug,
-                                time(NULL), &call->token, &err);
+        kind = memo_check(&proxy->memo, &proxy->keys, text, strlen(text), proxy->parts.config->slug,
+                          time(NULL), &call->token, &err);
     if (text)
         explicit_bzero(text, strlen(text));
     if (kind) {
@@ -696,6 +698,7 @@ enum err_kind proxy_reload_keys(struct proxy *proxy, struct err *err)
         return kind;
     data_keys_fini(&proxy->keys);
     proxy->keys = keys;
+    memo_clear(&proxy->memo);
     return ERR_OK;
 }
 

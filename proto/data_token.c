@@ -271,6 +271,15 @@ static CHECKED enum err_kind read_claims(const struct parts *parts, struct data_
     return token_valid(t, err);
 }
 
+enum err_kind data_token_check_window(const struct data_token *token, int64_t now, struct err *err)
+{
+    if (token->issued_at > now + DATA_SKEW)
+        return err_set(err, ERR_DENIED, "data token: not valid yet");
+    if (now >= token->expires_at)
+        return err_set(err, ERR_TIMEOUT, "data token: expired");
+    return ERR_OK;
+}
+
 enum err_kind data_token_check(const struct data_keys *keys, const char *text, size_t len,
                                const char *slug, int64_t now, struct data_token *out,
                                struct err *err)
@@ -289,9 +298,5 @@ enum err_kind data_token_check(const struct data_keys *keys, const char *text, s
         return kind;
     if (strcmp(out->slug, slug) != 0)
         return err_set(err, ERR_DENIED, "data token: for another slug");
-    if (out->issued_at > now + DATA_SKEW)
-        return err_set(err, ERR_DENIED, "data token: not valid yet");
-    if (now >= out->expires_at)
-        return err_set(err, ERR_TIMEOUT, "data token: expired");
-    return ERR_OK;
+    return data_token_check_window(out, now, err);
 }

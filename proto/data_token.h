@@ -82,4 +82,7 @@ CHECKED enum err_kind data_token_mint(const struct data_key *key, const struct d
 CHECKED enum err_kind data_token_check(const struct data_keys *keys, const char *text, size_t len,
                                        const char *slug, int64_t now, struct data_token *out,
                                        struct err *err);
+/* The part of it that time changes: ERR_DENIED before iat, ERR_TIMEOUT from exp on. */
+CHECKED enum err_kind data_token_check_window(const struct data_token *token, int64_t now,
+                                              struct err *err);
 bool data_token_in_scope(const struct data_token *token, const char *upstream);
