@@ -78,7 +78,7 @@ static bool is_kept(const struct harden *harden, const char *key)
     if (harden->context->role != POLICY_ROLE_SINGLE)
         return strcmp(key, "io.kubernetes.cri.container-type") == 0 ||
                strcmp(key, "io.kubernetes.cri.sandbox-id") == 0;
-    return json_object_get(harden->spec, "hooks") && nerdctl_key_is_known(key);
+    return json_object_get(harden->spec, "hooks") && nerdctl_key_is_read_by_hook(key);
 }
 
 void harden_annotations(struct harden *harden)
@@ -153,11 +153,31 @@ static void drop_empty(json_t *object)
     void *next;
     json_object_foreach_safe(object, next, key, value)
     {
+        if (strcmp(key, "seccomp") == 0)
+            continue; /* shared with the caller's, and replaced later */
         if (json_is_object(value))
             drop_empty(value);
         if ((json_is_object(value) || json_is_array(value)) && json_is_empty(value))
             json_object_del(object, key);
     }
+}
+
+/* A deep copy but for the seccomp profile, the largest part by far: it is only read, and replaced
+ * as a whole. */
+static json_t *copy_spec(const json_t *spec)
+{
+    json_t *out = json_copy((json_t *)(uintptr_t)spec), *linux_ = json_object();
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(spec, "linux"), key, value) json_object_set_new(
+        linux_, key, strcmp(key, "seccomp") == 0 ? json_incref(value) : json_deep_copy(value));
+    json_object_foreach((json_t *)(uintptr_t)spec, key, value)
+    {
+        if (strcmp(key, "linux") != 0)
+            json_object_set_new(out, key, json_deep_copy(value));
+    }
+    json_object_set_new(out, "linux", linux_);
+    return out;
 }
 
 json_t *policy_harden(const json_t *spec, const struct policy_context *context,
@@ -169,7 +189,7 @@ json_t *policy_harden(const json_t *spec, const struct policy_context *context,
     policy_context_guess(spec, &full, &guess);
     plan_read(plan, spec, &full, config);
     struct harden harden = {
-        .spec = json_deep_copy(spec),
+        .spec = copy_spec(spec),
         .context = &full,
         .config = config,
         .plan = plan,

@@ -89,6 +89,20 @@ bool nerdctl_key_is_known(const char *key)
     return text_starts(key, "mounts.") && text_u64(key + strlen("mounts."), &index);
 }
 
+bool nerdctl_key_is_read_by_hook(const char *key)
+{
+    static const char *const keys[] = {
+        "nerdctl/state-dir", "nerdctl/namespace",  "nerdctl/networks",    "nerdctl/ip",
+        "nerdctl/ip6",       "nerdctl/hostname",   "nerdctl/mac-address", "nerdctl/domainname",
+        "nerdctl/name",      "nerdctl/extraHosts",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* ---- the hook ---------------------------------------------------------------------------------
  */
 

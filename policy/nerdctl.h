@@ -21,8 +21,11 @@ const char *spec_netns(const json_t *spec);
  */
 bool nerdctl_path_is(const char *path, const struct policy_context *context,
                      const struct policy_config *config, const char *kind, const char *file);
-/* nerdctl/ keys that the hook reads and that rule nerdctl has judged; others are dropped. */
+/* nerdctl/ keys that nerdctl writes and that make nothing happen but what rule nerdctl has judged.
+ */
 bool nerdctl_key_is_known(const char *key);
+/* Those of them that the hook reads (nerdctl's pkg/ocihook): only these are handed on. */
+bool nerdctl_key_is_read_by_hook(const char *key);
 /* Our own hook, a new reference: event is "createRuntime" or "postStop". cgroup_manager is what
  * the caller's hook said, NULL if nothing. */
 json_t *nerdctl_hook_new(const struct policy_context *context, const struct policy_config *config,

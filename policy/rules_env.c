@@ -8,7 +8,7 @@
 #define ENV_BYTES_MAX (128 * 1024)
 
 struct env_entry {
-    struct at here;
+    size_t index;
     char name[ENV_NAME_MAX];
     const char *value;
 };
@@ -21,8 +21,13 @@ static const json_t *environment(const struct policy_check_run *run)
 static bool entry_at(const struct policy_check_run *run, size_t i, struct env_entry *entry)
 {
     const char *text = json_string_value(json_array_get(environment(run), i));
-    entry->here = at("%s/env/%zu", run->process_at, i);
+    entry->index = i;
     return text && env_split(text, entry->name, &entry->value);
+}
+
+static struct at entry_pointer(const struct policy_check_run *run, const struct env_entry *entry)
+{
+    return at("%s/env/%zu", run->process_at, entry->index);
 }
 
 static bool is_pod(const struct policy_check_run *run)
@@ -52,11 +57,11 @@ void check_env_form(struct policy_check_run *run)
     for (size_t i = 0; i < json_array_size(env) && i < ENV_MAX; i++) {
         bytes += json_string_length(json_array_get(env, i)) + 1;
         if (!entry_at(run, i, &entry)) {
-            policy_find(run, entry.here.s, "entry %zu is not NAME=value", i);
+            policy_find(run, entry_pointer(run, &entry).s, "entry %zu is not NAME=value", i);
             continue;
         }
         if (name_came_before(env, i))
-            policy_find(run, entry.here.s, "%s is set twice", entry.name);
+            policy_find(run, entry_pointer(run, &entry).s, "%s is set twice", entry.name);
     }
     if (json_array_size(env) > ENV_MAX || bytes > ENV_BYTES_MAX)
         policy_find(run, at("%s/env", run->process_at).s, "%zu entries, at most %d of %d bytes",
@@ -69,7 +74,8 @@ void check_env_name(struct policy_check_run *run)
     for (size_t i = 0; i < json_array_size(environment(run)) && i < ENV_MAX; i++) {
         if (entry_at(run, i, &entry) && !env_name_find(entry.name, is_pod(run)) &&
             !list_has(run->config->env, entry.name))
-            policy_find(run, entry.here.s, "%s is not on the allow-list", entry.name);
+            policy_find(run, entry_pointer(run, &entry).s, "%s is not on the allow-list",
+                        entry.name);
     }
 }
 
@@ -81,7 +87,8 @@ void check_env_value(struct policy_check_run *run)
             continue;
         const struct env_name *row = env_name_find(entry.name, is_pod(run));
         if (row && !row->form(entry.value) && !env_secret_shape(entry.value))
-            policy_find(run, entry.here.s, "%s must be %s", entry.name, row->form_text);
+            policy_find(run, entry_pointer(run, &entry).s, "%s must be %s", entry.name,
+                        row->form_text);
     }
 }
 
@@ -95,6 +102,6 @@ void check_env_secret(struct policy_check_run *run)
         if (!what && !env_name_find(entry.name, is_pod(run)))
             what = env_secret_guess(entry.value);
         if (what)
-            policy_find(run, entry.here.s, "%s holds %s", entry.name, what);
+            policy_find(run, entry_pointer(run, &entry).s, "%s holds %s", entry.name, what);
     }
 }

@@ -80,15 +80,16 @@ static bool may_repeat(const struct policy_check_run *run, size_t i, size_t k)
 static void check_against(struct policy_check_run *run, size_t i, size_t k)
 {
     const char *mine = run->mounts[k].destination, *other = run->mounts[i].destination;
+    if (!path_below(mine, other))
+        return;
     struct at here = at("/mounts/%zu/destination", k);
     if (strcmp(mine, other) == 0) {
         if (i < k && !may_repeat(run, i, k))
             policy_find(run, here.s, "%s is mounted twice", mine);
-    } else if (path_below(mine, other)) {
-        if (run->mounts[i].bind)
-            policy_find(run, here.s, "%s lies inside the bind on %s", mine, other);
-        else if (i > k)
-            policy_find(run, here.s, "%s is mounted before %s, which covers it", mine, other);
+    } else if (run->mounts[i].bind) {
+        policy_find(run, here.s, "%s lies inside the bind on %s", mine, other);
+    } else if (i > k) {
+        policy_find(run, here.s, "%s is mounted before %s, which covers it", mine, other);
     }
 }
 
@@ -214,9 +215,9 @@ void check_tmpfs_size(struct policy_check_run *run)
     size_t largest = 0;
     for (size_t i = 0; i < run->n_mounts; i++) {
         const struct mount_view *mount = &run->mounts[i];
-        struct at here = at("/mounts/%zu/options", i);
         if (!is_tmpfs(mount))
             continue;
+        struct at here = at("/mounts/%zu/options", i);
         if (mount->size == MOUNT_SIZE_BAD)
             policy_find(run, here.s, "tmpfs on %s with a size that is none", mount->destination);
         else if (mount->size == MOUNT_SIZE_NONE && !is_tools_own(mount))
@@ -242,9 +243,9 @@ void check_bind_source(struct policy_check_run *run)
 {
     for (size_t i = 0; i < run->n_mounts; i++) {
         const char *source = run->mounts[i].source;
-        struct at here = at("/mounts/%zu/source", i);
         if (kind_of(run, i) != MOUNT_LISTED)
             continue;
+        struct at here = at("/mounts/%zu/source", i);
         const char *state = bind_is_state(source, &run->context, run->config);
         if (!path_is_clean(source))
             policy_find(run, here.s, "bind of \"%s\" on %s", source, run->mounts[i].destination);

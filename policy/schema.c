@@ -6,10 +6,25 @@
 static const struct schema_field *find(const struct schema_field *table, const char *name, size_t n)
 {
     for (; table && table->name; table++) {
-        if (strlen(table->name) == n && memcmp(table->name, name, n) == 0)
+        if (table->name[0] == name[0] && strncmp(table->name, name, n) == 0 && !table->name[n])
             return table;
     }
     return NULL;
+}
+
+/* Where the walk stands, rendered only when there is something to say: most walks say nothing. */
+struct place {
+    const struct place *up; /* NULL at the root */
+    const char *key;        /* NULL: an index */
+    size_t index;
+};
+
+static struct at place_pointer(const struct place *place)
+{
+    if (!place)
+        return at("%s", "");
+    struct at up = place_pointer(place->up);
+    return place->key ? member_at(up.s, place->key) : at("%s/%zu", up.s, place->index);
 }
 
 static bool shape_is_list(enum schema_shape shape)
@@ -37,8 +52,8 @@ const struct schema_field *schema_row(const struct schema_field *table, const ch
 
 /* ---- types and unknown fields ------------------------------------------------------------- */
 
-static void walk_object(struct policy_check_run *run, const char *pointer, const json_t *object,
-                        const struct schema_field *table);
+static void walk_object(struct policy_check_run *run, const struct place *place,
+                        const json_t *object, const struct schema_field *table);
 
 static const char *shape_words(enum schema_shape shape)
 {
@@ -134,72 +149,92 @@ static bool shape_fits(enum schema_shape shape, const json_t *value)
     return true;
 }
 
-static void walk_value(struct policy_check_run *run, const char *pointer, const json_t *value,
+static void walk_value(struct policy_check_run *run, const struct place *place, const json_t *value,
                        const struct schema_field *row)
 {
     if (!shape_fits(row->shape, value)) {
-        policy_find(run, pointer, "%s is not %s", pointer, shape_words(row->shape));
+        struct at here = place_pointer(place);
+        policy_find(run, here.s, "%s is not %s", here.s, shape_words(row->shape));
         return;
     }
     if (!row->members)
         return;
     if (row->shape == SHAPE_OBJECT) {
-        walk_object(run, pointer, value, row->members);
+        walk_object(run, place, value, row->members);
         return;
     }
-    for (size_t i = 0; i < json_array_size(value); i++)
-        walk_object(run, at("%s/%zu", pointer, i).s, json_array_get(value, i), row->members);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        struct place item = { .up = place, .index = i };
+        walk_object(run, &item, json_array_get(value, i), row->members);
+    }
 }
 
-static void walk_object(struct policy_check_run *run, const char *pointer, const json_t *object,
-                        const struct schema_field *table)
+static void walk_object(struct policy_check_run *run, const struct place *place,
+                        const json_t *object, const struct schema_field *table)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         const struct schema_field *row = find(table, key, strlen(key));
-        struct at here = member_at(pointer, key);
-        if (!row)
-            policy_find(run, here.s, "unknown field %s", here.s);
-        else
-            walk_value(run, here.s, value, row);
+        struct place here = { .up = place, .key = key };
+        if (row) {
+            walk_value(run, &here, value, row);
+        } else {
+            struct at pointer = place_pointer(&here);
+            policy_find(run, pointer.s, "unknown field %s", pointer.s);
+        }
     }
 }
 
 /* ---- fields that must be empty ------------------------------------------------------------ */
 
-static void empty_object(struct policy_check_run *run, const char *pointer, const json_t *object,
-                         const struct schema_field *table);
+static void empty_object(struct policy_check_run *run, const struct place *place,
+                         const json_t *object, const struct schema_field *table);
 
 static bool row_is_ours(const struct policy_check_run *run, const struct schema_field *row)
 {
     return row->how == HOW_EMPTY && strcmp(row->rule ? row->rule : "field", run->rule->id) == 0;
 }
 
-static void empty_value(struct policy_check_run *run, const char *pointer, const json_t *value,
-                        const struct schema_field *row)
+static void empty_value(struct policy_check_run *run, const struct place *place,
+                        const json_t *value, const struct schema_field *row)
 {
-    if (row_is_ours(run, row) && !json_is_empty(value)) {
-        policy_find(run, pointer, "%s is set", pointer);
-    } else if (row->members && json_is_object(value)) {
-        empty_object(run, pointer, value, row->members);
-    } else if (row->members) {
-        for (size_t i = 0; i < json_array_size(value); i++)
-            empty_object(run, at("%s/%zu", pointer, i).s, json_array_get(value, i), row->members);
+    if (row->how == HOW_EMPTY) {
+        if (row_is_ours(run, row) && !json_is_empty(value)) {
+            struct at here = place_pointer(place);
+            policy_find(run, here.s, "%s is set", here.s);
+        }
+    } else if (json_is_object(value)) {
+        empty_object(run, place, value, row->members);
+    } else {
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            struct place item = { .up = place, .index = i };
+            empty_object(run, &item, json_array_get(value, i), row->members);
+        }
     }
 }
 
-static void empty_object(struct policy_check_run *run, const char *pointer, const json_t *object,
-                         const struct schema_field *table)
+/* Does the table hold a row that must be empty, at any depth? Most subtrees do not. */
+static bool has_empty_rows(const struct schema_field *table)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
-        const struct schema_field *row = find(table, key, strlen(key));
-        if (row && (row->how == HOW_EMPTY || row->members))
-            empty_value(run, member_at(pointer, key).s, value, row);
+    for (; table->name; table++) {
+        if (table->how == HOW_EMPTY || (table->members && has_empty_rows(table->members)))
+            return true;
+    }
+    return false;
+}
+
+static void empty_object(struct policy_check_run *run, const struct place *place,
+                         const json_t *object, const struct schema_field *table)
+{
+    for (; table->name; table++) {
+        struct place here = { .up = place, .key = table->name };
+        if (table->how != HOW_EMPTY && (!table->members || !has_empty_rows(table->members)))
+            continue;
+        const json_t *value = json_object_get(object, table->name);
+        if (value)
+            empty_value(run, &here, value, table);
     }
 }
 
@@ -222,7 +257,7 @@ void check_schema(struct policy_check_run *run)
     if (!json_is_object(root))
         policy_find(run, "", "the document is not an object");
     else
-        walk_object(run, "", root, table);
+        walk_object(run, NULL, root, table);
 }
 
 /* Fields whose rows name the rule being checked (or none: rule "field"). */
@@ -230,7 +265,7 @@ void check_field(struct policy_check_run *run)
 {
     const struct schema_field *table;
     const json_t *root = document(run, &table);
-    empty_object(run, "", root, table);
+    empty_object(run, NULL, root, table);
 }
 
 void check_selinux(struct policy_check_run *run)
