@@ -13,7 +13,7 @@ target_compile_options(utter_flags INTERFACE
     -Werror -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes -Wmissing-prototypes
     -Wold-style-definition -Wcast-qual -Wwrite-strings -Wformat=2 -Wvla -Wundef -Wswitch-enum
     -Wimplicit-fallthrough -fno-common -fvisibility=hidden -fno-strict-aliasing -fPIE)
-target_link_options(utter_flags INTERFACE -pie)
+target_link_options(utter_flags INTERFACE -pie -Wl,--as-needed)
 if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
     # clang 14 takes our documented GNU statement expressions and comma-VA forms only with a note.
     target_compile_options(utter_flags INTERFACE -Wno-gnu -Wno-missing-field-initializers)

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "gate/gate.h"
+#include "gate/ledger_admin.h"
 #include "gate/page.h"
 
 static void answer(struct http_request *http, int status, const char *type, const void *body,
@@ -142,9 +143,46 @@ static const struct {
     { "/", operator_page },
 };
 
+/* ---- POST /ledger/resolve ---- */
+
+struct resolve {
+    struct ledger_admin_call call;
+    struct gate *gate;
+    struct http_request *http;
+};
+
+static void on_resolved(void *arg, int status, const char *text)
+{
+    struct resolve *r = arg;
+    answer(r->http, status, "application/json", text, strlen(text));
+    free(r);
+}
+
+static void on_resolve_body(struct http_request *http, enum http_body result, const void *data,
+                            size_t len, void *arg)
+{
+    struct gate *gate = arg;
+    if (result != HTTP_BODY_OK) {
+        http_answer_text(http, 400, "no readable body");
+        return;
+    }
+    if (!gate->settler) {
+        http_answer_text(http, 503, "this gate does not hold the ledger");
+        return;
+    }
+    struct resolve *r = xcalloc(1, sizeof(*r));
+    r->gate = gate;
+    r->http = http;
+    ledger_admin_resolve(gate->settler, data, len, &r->call, on_resolved, r);
+}
+
 void admin_begin(void *arg, struct http_request *http)
 {
     const struct http_head *head = http_request_head(http);
+    if (head->method == HTTP_POST && http_str_is(head->path, "/ledger/resolve")) {
+        http_request_read_body(http, 8192, on_resolve_body, arg);
+        return;
+    }
     if (head->method != HTTP_GET && head->method != HTTP_HEAD) {
         http_answer_text(http, 405, "method not allowed");
         return;

@@ -276,8 +276,8 @@ static enum err_kind open_listeners(struct gate *gate, struct err *err)
     return ERR_OK;
 }
 
-enum err_kind gate_new(struct loop *loop, struct gate_config *config,
-                       const struct gate_options *options, struct gate **out, struct err *err)
+enum err_kind gate_new(struct loop *loop, struct gate_config *config, struct gate **out,
+                       struct err *err)
 {
     struct gate *gate CLEANUP(gate_freep) = xcalloc(1, sizeof(*gate));
     uint8_t id[16];
@@ -287,11 +287,17 @@ enum err_kind gate_new(struct loop *loop, struct gate_config *config,
     if (getrandom(id, sizeof(id), 0) != sizeof(id))
         return err_set(err, ERR_INTERNAL, "no random bytes");
     text_hex(id, sizeof(id), gate->instance);
-    if (open_outside(gate, err) || open_ledger(gate, options->standby, err) ||
-        open_listeners(gate, err))
+    if (open_outside(gate, err) || open_listeners(gate, err))
+        return err->kind;
+    *out = STEAL(gate);
+    return ERR_OK;
+}
+
+enum err_kind gate_start(struct gate *gate, bool standby, struct err *err)
+{
+    if (open_ledger(gate, standby, err))
         return err->kind;
     ask_supported(gate);
-    *out = STEAL(gate);
     return ERR_OK;
 }
 
@@ -299,11 +305,11 @@ void gate_free(struct gate *gate)
 {
     if (!gate)
         return;
+    while (gate->requests.next && gate->requests.next != &gate->requests)
+        request_abandon((struct request *)gate->requests.next);
     loop_cancel(&gate->drain_timer);
     loop_cancel(&gate->supported_timer);
     facilitator_cancel(&gate->supported_call);
-    while (gate->requests.next != &gate->requests)
-        request_abandon((struct request *)gate->requests.next);
     http_server_free(gate->admin);
     http_server_free(gate->server);
     ledger_standby_free(gate->standby);

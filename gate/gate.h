@@ -75,17 +75,13 @@ struct gate {
     char why[256]; /* not ready because */
 };
 
-struct gate_options {
-    bool standby;
-    bool no_sandbox;
-};
-
-/* Opens everything the configuration names, listens, and (unless standing by) holds the ledger.
- * Takes a reference of config. Call as the user that starts the program; rights are dropped after.
- */
-CHECKED enum err_kind gate_new(struct loop *loop, struct gate_config *config,
-                               const struct gate_options *options, struct gate **out,
+/* Opens what may need rights: tokens, trust anchors, listeners. Takes a reference of config. */
+CHECKED enum err_kind gate_new(struct loop *loop, struct gate_config *config, struct gate **out,
                                struct err *err);
+/* Opens what the gate's own user owns: the ledger (or, standing by, waits for it), the claims
+ * store, the data proxy's socket; asks the facilitator what it takes. To be called once, after
+ * rights were dropped. */
+CHECKED enum err_kind gate_start(struct gate *gate, bool standby, struct err *err);
 void gate_free(struct gate *gate);
 DEFINE_CLEANUP(struct gate, gate_free, gate_freep)
 

@@ -3,13 +3,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 
+#include "base/confine.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "gate/gate.h"
-#include "gate/request.h"
+#include "gate/ledger_cli.h"
 
 enum { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2 };
 
@@ -18,6 +17,7 @@ static const char USAGE[] =
     "       utter-gate check FILE               say everything that is wrong with a configuration\n"
     "       utter-gate probe ADDRESS            exit 0 when the gate behind this admin address is "
     "ready\n"
+    "       utter-gate ledger …                 what the ledger holds; resolve an open payment\n"
     "       utter-gate version\n"
     "FILE is one JSON file, described in utter-gate(8). ADDRESS is HOST:PORT or unix:PATH.\n";
 
@@ -96,48 +96,49 @@ static enum err_kind watch_signals(struct service *s, struct err *err)
     return loop_signals(s->loop, &set, on_signal, s, err);
 }
 
-/* No core of us: it would hold tokens. As many descriptors as we may have. */
-static void set_limits(void)
+/* Rights go in the order of base/confine.h. */
+static enum err_kind open_and_confine(struct service *s, struct gate_config *config, bool standby,
+                                      struct err *err)
 {
-    struct rlimit none = { 0, 0 }, files;
-    (void)setrlimit(RLIMIT_CORE, &none);
-    (void)prctl(PR_SET_DUMPABLE, 0);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
+    /* Signals are blocked before any thread is made, so that the loop gets them all. */
+    if (watch_signals(s, err) || gate_new(s->loop, config, &s->gate, err) ||
+        confine_drop(config->user, false, err) || gate_start(s->gate, standby, err))
+        return err->kind;
+    return confine_filter(confine_common, confine_common_n, err);
 }
 
-static int cmd_serve(const char *path, const struct gate_options *options)
+static int serve(struct service *s, struct gate_config *config, bool standby)
+{
+    struct err err = { 0 };
+    if (loop_new(&s->loop, &err) || open_and_confine(s, config, standby, &err))
+        return fail("", &err);
+    log_info("serving", log_str("instance", s->gate->instance), log_str("version", UTTER_VERSION),
+             log_str("config_sha256", config->sha256),
+             log_int("port", http_server_port(s->gate->server, 0)),
+             log_int("admin_port", s->gate->admin ? http_server_port(s->gate->admin, 0) : -1),
+             log_bool("standby", standby));
+    if (loop_run(s->loop, &err))
+        return fail("", &err);
+    if (!s->gate->failed && (!s->gate->unsellable || s->gate->draining))
+        return EXIT_FINE;
+    (void)fprintf(stderr, "utter-gate: %s\n", s->gate->why);
+    return EXIT_FAULT;
+}
+
+static int cmd_serve(const char *path, bool standby)
 {
     struct err err = { 0 };
     struct gate_config *config CLEANUP(config_unrefp) = NULL;
-    struct loop *loop CLEANUP(loop_freep) = NULL;
-    struct gate *gate CLEANUP(gate_freep) = NULL;
     if (config_load(path, print_fault, NULL, &config, &err) ||
         config_check_files(config, print_fault, NULL, &err))
         return fail("", &err);
     log_open(STDERR_FILENO, LOG_JSON, LOG_INFO);
-    set_limits();
-    if (loop_new(&loop, &err))
-        return fail("", &err);
-    struct service service = { .path = path, .loop = loop };
-    /* Signals are blocked before any thread is made, so that the loop gets them all. */
-    if (watch_signals(&service, &err) || gate_new(loop, config, options, &gate, &err))
-        return fail("", &err);
-    service.gate = gate;
-    log_info("serving", log_str("instance", gate->instance), log_str("version", UTTER_VERSION),
-             log_str("config_sha256", config->sha256),
-             log_int("port", http_server_port(gate->server, 0)),
-             log_int("admin_port", gate->admin ? http_server_port(gate->admin, 0) : -1),
-             log_bool("standby", options->standby));
-    if (loop_run(loop, &err))
-        return fail("", &err);
-    if (gate->failed || (gate->unsellable && !gate->draining)) {
-        (void)fprintf(stderr, "utter-gate: %s\n", gate->why);
-        return EXIT_FAULT;
-    }
-    return EXIT_FINE;
+    confine_limits();
+    struct service s = { .path = path };
+    int code = serve(&s, config, standby);
+    gate_free(s.gate);
+    loop_free(s.loop);
+    return code;
 }
 
 /* ---- probe ---- */
@@ -172,18 +173,18 @@ static int cmd_probe(const char *address)
 
 int main(int argc, char **argv)
 {
-    struct gate_options options = { 0 };
+    bool standby = false;
     const char *command = argc > 1 ? argv[1] : "";
     int first = 2;
     for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
         if (strcmp(argv[first], "--standby") == 0 && strcmp(command, "serve") == 0)
-            options.standby = true;
+            standby = true;
         else
             break;
     }
     const char *operand = first == argc - 1 ? argv[first] : NULL;
     if (strcmp(command, "serve") == 0 && operand)
-        return cmd_serve(operand, &options);
+        return cmd_serve(operand, standby);
     if (strcmp(command, "check") == 0 && operand)
         return cmd_check(operand);
     if (strcmp(command, "probe") == 0 && operand)
@@ -192,6 +193,8 @@ int main(int argc, char **argv)
         (void)printf("utter-gate %s\n", UTTER_VERSION);
         return EXIT_FINE;
     }
+    if (strcmp(command, "ledger") == 0)
+        return ledger_cli(argc - 1, argv + 1);
     bool asked = strcmp(command, "--help") == 0 || strcmp(command, "help") == 0;
     (void)fputs(USAGE, asked ? stdout : stderr);
     return asked ? EXIT_FINE : EXIT_USAGE;

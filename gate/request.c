@@ -400,6 +400,8 @@ static void on_claimed(void *arg, const struct ledger_result *result)
         request_go(r, STEP_VERIFY);
         return;
     case LEDGER_WAIT:
+        if (r->paid_by && ledger_payment_state(r->paid_by) == PAYMENT_UNKNOWN)
+            settler_start(r->gate->settler, r->paid_by); /* somebody waits: ask sooner */
         request_go(r, r->paid_by ? STEP_SETTLE : end_by_verdict(r, result));
         return;
     case LEDGER_NEW:

@@ -10,6 +10,7 @@ import time
 
 from evm import Key, authorization, b64, unb64
 
+USER = "nobody"  # what the gate becomes when the tests run as root
 PAY_TO = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 
 
@@ -192,7 +193,7 @@ class Rig:
                 {"path": "/free", "free": True, "methods": ["GET", "POST"]},
                 {"path": "/x/{name}", "price": "0.01", "description": "x"},
             ],
-            "limits": {"per_payer": 64},
+            "limits": {"per_payer": 64}, "user": USER,
         }
         for key, value in change.items():
             if isinstance(value, dict) and isinstance(config.get(key), dict):
