@@ -1,4 +1,5 @@
 #include "gate/config.h"
+#include "proto/data_token.h"
 
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -14,7 +15,10 @@ static const char *const top_keys[] = {
     "slug",          "origin",  "hosts",       "listen",    "admin",        "trusted_proxies",
     "user",          "handler", "facilitator", "pay",       "routes",       "ledger",
     "claims",        "rpc",     "limits",      "deadlines", "clock_skew_s", "max_ahead_s",
-    "max_timeout_s", "cors",    "data_socket", NULL
+    "max_timeout_s", "cors",    "data",        NULL
+};
+static const char *const data_keys[] = {
+    "socket", "key_file", "upstreams", "calls", "bytes", NULL
 };
 static const char *const handler_keys[] = { "url", "host", "timeout_s", NULL };
 static const char *const facilitator_keys[] = { "url",  "plain_http", "ca_file",
@@ -264,6 +268,28 @@ static void read_cors(const struct at *top)
     }
 }
 
+static void read_data(const struct at *top)
+{
+    struct gate_config *c = top->s->c;
+    struct data_config *d = &c->data;
+    struct at at = scan_member(top, "data", data_keys);
+    if (!at.object)
+        return;
+    d->socket = scan_path(&at, "socket", true);
+    d->key_file = scan_path(&at, "key_file", true);
+    d->upstreams = scan_list(&at, "upstreams", DATA_SCOPE_MAX);
+    d->calls = scan_int(&at, "calls", 1, 1000000, 100);
+    d->bytes = scan_int(&at, "bytes", 1, INT64_C(1) << 40, INT64_C(64) << 20);
+    if (!c->slug)
+        scan_fault(top->s, "data: needs \"slug\", the name that tokens are made out to");
+    if (!d->upstreams[0])
+        scan_fault(top->s, "data.upstreams: names none");
+    for (size_t i = 0; d->upstreams[i]; i++) {
+        if (!data_name_valid(d->upstreams[i], DATA_UPSTREAM_MAX))
+            scan_fault(top->s, "data.upstreams: \"%.64s\" is no upstream's name", d->upstreams[i]);
+    }
+}
+
 static bool slug_ok(const char *s)
 {
     size_t n = strlen(s);
@@ -279,7 +305,6 @@ static void read_top(struct scan *s, const json_t *root)
     if (c->slug && !slug_ok(c->slug))
         scan_fault(s, "slug: \"%.64s\" is not 1 to 40 of a-z 0-9 -", c->slug);
     c->user = scan_text(&top, "user", false, NULL);
-    c->data_socket = scan_path(&top, "data_socket", false);
     c->trusted_proxies = scan_list(&top, "trusted_proxies", 64);
     read_origin(&top);
     scan_endpoint(&top, "listen", "", &c->listen);
@@ -291,6 +316,7 @@ static void read_top(struct scan *s, const json_t *root)
     read_ledger(&top);
     read_rpc(&top);
     read_cors(&top);
+    read_data(&top);
     scan_routes(s, root);
 }
 

@@ -79,6 +79,13 @@ struct deadlines_config { /* milliseconds */
     uint32_t header, body, idle, verify, handler, settle, settle_hold, write, drain;
 };
 
+struct data_config {        /* the handler's way to its upstreams; socket NULL: it has none */
+    const char *socket;     /* the data proxy's */
+    const char *key_file;   /* Ed25519, PEM, ours alone */
+    const char **upstreams; /* NULL-terminated names: what a token may reach */
+    int64_t calls, bytes;   /* of one request */
+};
+
 struct gate_config {
     unsigned refs;
     char sha256[65]; /* of the file's bytes */
@@ -101,8 +108,8 @@ struct gate_config {
     bool cors;                 /* answer preflights and expose the payment headers */
     const char **cors_origins; /* NULL-terminated; empty with cors: any */
     const char *user;          /* account to drop to, or NULL: stay (refused for root) */
-    const char *data_socket;   /* data proxy's socket, or NULL */
-    const char *slug;          /* name in logs and data tokens, or NULL */
+    struct data_config data;
+    const char *slug; /* name in logs and data tokens, or NULL */
     struct route_set routes;
     json_t *tree; /* owned: the parsed file, which holds most strings above */
     char **made;  /* owned, NULL-terminated: strings that were composed */

@@ -276,6 +276,20 @@ static enum err_kind open_listeners(struct gate *gate, struct err *err)
     return ERR_OK;
 }
 
+/* The key is read again at each reload: it is rotated by replacing its directory. */
+static enum err_kind open_data(struct gate *gate, const struct gate_config *config, struct err *err)
+{
+    struct data_key *key = NULL;
+    if (!config->data.socket)
+        return ERR_OK;
+    if (data_key_load_private(config->data.key_file, &key, err))
+        return err_prefix(err, "data.key_file");
+    data_key_free(gate->data_key);
+    gate->data_key = key;
+    return gate->data ? ERR_OK
+                      : data_session_new(gate->loop, config->data.socket, &gate->data, err);
+}
+
 enum err_kind gate_new(struct loop *loop, struct gate_config *config, struct gate **out,
                        struct err *err)
 {
@@ -295,7 +309,7 @@ enum err_kind gate_new(struct loop *loop, struct gate_config *config, struct gat
 
 enum err_kind gate_start(struct gate *gate, bool standby, struct err *err)
 {
-    if (open_ledger(gate, standby, err))
+    if (open_ledger(gate, standby, err) || open_data(gate, gate->config, err))
         return err->kind;
     ask_supported(gate);
     return ERR_OK;
@@ -319,6 +333,8 @@ void gate_free(struct gate *gate)
     for (size_t i = 0; i < gate->n_rpcs; i++)
         evm_rpc_free(gate->rpcs[i]);
     free(gate->rpcs);
+    data_session_free(gate->data);
+    data_key_free(gate->data_key);
     facilitator_free(gate->facilitator);
     auth_close(gate->auth);
     http_client_free(gate->client);
@@ -357,8 +373,8 @@ static const char *fixed_at_start(const struct gate_config *a, const struct gate
         return "facilitator";
     if (!same_text(a->ledger.path, b->ledger.path) || !same_text(a->claims, b->claims))
         return "ledger or claims";
-    if (!same_text(a->user, b->user) || !same_text(a->data_socket, b->data_socket))
-        return "user or data_socket";
+    if (!same_text(a->user, b->user) || !same_text(a->data.socket, b->data.socket))
+        return "user or data";
     return NULL;
 }
 
@@ -402,6 +418,8 @@ enum err_kind gate_reload(struct gate *gate, struct gate_config *config, struct 
                        "--standby takes over without a gap)",
                        fixed);
     if (gate->kinds && learn_offers(config, gate->kinds, err))
+        return err->kind;
+    if (open_data(gate, config, err))
         return err->kind;
     keep_previous(gate, gate->config);
     gate->config = config_ref(config);

@@ -15,7 +15,7 @@ void reply_fini(struct reply *reply)
     free(STEAL(reply->body));
 }
 
-static void own_reply(struct request *r, int status, const char *why)
+void reply_own(struct request *r, int status, const char *why)
 {
     r->reply.sold = false;
     r->reply.own = true;
@@ -76,12 +76,12 @@ static void take_answer(struct request *r, const struct http_result *result)
     if (c.sale != SALE_REPLACE && leaks_token(r, result))
         c = (struct classified){ SALE_REPLACE, 502, "data_token_in_answer" };
     if (c.sale == SALE_REPLACE) {
-        own_reply(r, c.status, c.why);
+        reply_own(r, c.status, c.why);
         return;
     }
     passage_to_buyer(&r->reply.head, result->fields, result->n_fields, r->route, r->config->origin);
     if (r->reply.head.text.failed) {
-        own_reply(r, 502, "handler_header_too_large");
+        reply_own(r, 502, "handler_header_too_large");
         return;
     }
     r->reply.sold = c.sale == SALE_SOLD;
@@ -102,7 +102,7 @@ static void on_answer(void *arg, const struct http_result *result)
     if (r->reply.own)
         log_info("handler_answer_not_sold", log_str("id", r->id), log_str("why", r->reply.why),
                  log_int("status", result->status), log_str("detail", result->why));
-    request_go(r, STEP_SEAL);
+    request_go(r, STEP_CLOSE);
 }
 
 /* ---- the call ---- */
@@ -163,8 +163,8 @@ enum step handler_start(struct request *r)
     uint32_t ms = time_for_handler(r);
     passage_init(&r->reply.head);
     if (ms == 0) {
-        own_reply(r, 503, "payment_expires_too_soon");
-        return STEP_SEAL;
+        reply_own(r, 503, "payment_expires_too_soon");
+        return STEP_CLOSE;
     }
     passage_init(&fields);
     passage_to_handler(&fields, r->head, r->route);
@@ -192,8 +192,8 @@ enum step handler_start(struct request *r)
     passage_fini(&fields);
     if (kind) {
         log_error("handler_call_not_made", log_str("id", r->id), log_str("why", err.msg));
-        own_reply(r, 502, "handler_unreachable");
-        return STEP_SEAL;
+        reply_own(r, 502, "handler_unreachable");
+        return STEP_CLOSE;
     }
     r->gate->metrics.handler_calls++;
     return STEP_WAIT;

@@ -236,6 +236,8 @@ static enum step step_judge(struct request *r)
         return answer_error(r, OUTCOME_UNAVAILABLE, 503, "restarting", 2);
     if (gate->unsellable)
         return answer_error(r, OUTCOME_UNAVAILABLE, 503, "facilitator_unsupported", 60);
+    if (gate->data && !data_session_up(gate->data))
+        return answer_error(r, OUTCOME_UNAVAILABLE, 503, "upstreams_unavailable", 2);
     uint32_t retry = facilitator_retry_after_s(gate->facilitator);
     if (retry)
         return answer_error(r, OUTCOME_UNAVAILABLE, 503, "facilitator_unavailable", retry);
@@ -261,7 +263,7 @@ static void on_body(struct http_request *http, enum http_body result, const void
     r->body_len = len;
     switch (result) {
     case HTTP_BODY_OK:
-        request_go(r, r->route->free ? STEP_HANDLER : STEP_CLAIM);
+        request_go(r, r->route->free ? STEP_OPEN : STEP_CLAIM);
         return;
     case HTTP_BODY_TOO_LARGE:
         request_go(r, answer_error(r, OUTCOME_BAD_REQUEST, 413, "body_too_large", 0));
@@ -548,7 +550,7 @@ static void on_running(void *arg, const struct ledger_result *result)
 {
     struct request *r = arg;
     if (result->verdict == LEDGER_CLAIMED) {
-        request_go(r, STEP_HANDLER);
+        request_go(r, STEP_OPEN);
         return;
     }
     r->owner = false; /* consumed */
@@ -647,10 +649,7 @@ static void on_sealed(void *arg, const struct ledger_result *result)
         request_go(r, STEP_SETTLE);
         return;
     }
-    r->reply.sold = false;
-    r->reply.own = true;
-    r->reply.status = 503;
-    r->reply.why = "ledger_unavailable";
+    reply_own(r, 503, "ledger_unavailable");
     request_go(r, uncharge(r, "ledger_unavailable"));
 }
 
@@ -714,6 +713,7 @@ static void step_finish(struct request *r)
 static void request_free(struct request *r)
 {
     struct gate *gate = r->gate;
+    upstreams_abandon(r);
     ledger_cancel(&r->ledger_call);
     ledger_wait_cancel(&r->waiter);
     facilitator_cancel(&r->verify_call);
@@ -725,7 +725,6 @@ static void request_free(struct request *r)
     payment_fini(&r->payment);
     reply_fini(&r->reply);
     free(r->path);
-    free(r->data_token);
     config_unref(r->config);
     r->ring.prev->next = r->ring.next;
     r->ring.next->prev = r->ring.prev;
@@ -746,10 +745,11 @@ void request_abandon(struct request *r)
 typedef enum step step_fn(struct request *r);
 
 static step_fn *const GATE_STEPS[STEP_N] = {
-    [STEP_ROUTE] = step_route,     [STEP_PAYMENT] = step_payment, [STEP_LOOKUP] = step_lookup,
-    [STEP_JUDGE] = step_judge,     [STEP_BODY] = step_body,       [STEP_CLAIM] = step_claim,
-    [STEP_VERIFY] = step_verify,   [STEP_SHARE] = step_share,     [STEP_RUN] = step_run,
-    [STEP_HANDLER] = step_handler, [STEP_SEAL] = step_seal,       [STEP_SETTLE] = step_settle,
+    [STEP_ROUTE] = step_route,    [STEP_PAYMENT] = step_payment, [STEP_LOOKUP] = step_lookup,
+    [STEP_JUDGE] = step_judge,    [STEP_BODY] = step_body,       [STEP_CLAIM] = step_claim,
+    [STEP_VERIFY] = step_verify,  [STEP_SHARE] = step_share,     [STEP_RUN] = step_run,
+    [STEP_OPEN] = upstreams_open, [STEP_HANDLER] = step_handler, [STEP_CLOSE] = upstreams_close,
+    [STEP_SEAL] = step_seal,      [STEP_SETTLE] = step_settle,
 };
 
 void request_go(struct request *r, enum step step)

@@ -18,7 +18,9 @@ enum step {
     STEP_VERIFY,  /* the facilitator's word */
     STEP_SHARE,   /* no other gate of this wallet has it */
     STEP_RUN,     /* durable */
+    STEP_OPEN,    /* the handler's way to its upstreams */
     STEP_HANDLER, /* call it, judge the answer */
+    STEP_CLOSE,   /* ended before the answer goes anywhere */
     STEP_SEAL,    /* not to be charged: pass it on; else durable */
     STEP_SETTLE,  /* wait for the end of the settlement */
     STEP_FINISH,  /* log, release */
@@ -120,8 +122,21 @@ enum step answer_nobody(struct request *r, const char *word);
 
 /* ---- handler.c ---- */
 
-/* Calls the handler; goes on at STEP_SEAL with r->reply set. */
+/* Calls the handler; goes on at STEP_CLOSE with r->reply set. */
 enum step handler_start(struct request *r);
+/* ---- upstreams.c ---- */
+
+/* Opens the request at the data proxy, with a token; at once where there are no upstreams. Goes on
+ * at STEP_HANDLER, or at STEP_SEAL with the gate's own answer. */
+enum step upstreams_open(struct request *r);
+/* Ends it there; an answer that the proxy found a credential in, or whose end is unknown, is not
+ * sold. Goes on at STEP_SEAL. */
+enum step upstreams_close(struct request *r);
+/* The request goes away: whatever may be open is ended without waiting. */
+void upstreams_abandon(struct request *r);
+/* The gate's own answer in place of the handler's. */
+void reply_own(struct request *r, int status, const char *why);
+
 /* What to charge: the offer's amount, or what an `upto` handler asked for, clamped. */
 struct u256 handler_charge(const struct request *r);
 /* Stops a call under way. */

@@ -6,7 +6,7 @@ import pytest
 
 from rig import fetch, ok, raw
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(40)]
 
 
 def test_unpaid_gets_one_challenge_for_both_versions(rig):
