@@ -8,52 +8,57 @@
 #include "deploy/deploy.h"
 #include "deploy/files.h"
 #include "deploy/image.h"
+#include "deploy/payments.h"
 #include "deploy/state.h"
 #include "deploy/traefik.h"
 
-/* Payments that a removal would leave in the open: settling, unknown, or paid and not yet
- * delivered. */
-static enum err_kind open_payments(const struct plan *plan, int64_t *n, char **list,
-                                   struct err *err)
+/* What reconciliation gave up on stays in the ledger for `utter-gate ledger resolve`; no waiting
+ * helps. */
+static void drop_operators_cases(json_t *open)
 {
-    json_t *answer CLEANUP_JSON = NULL;
-    *n = 0;
-    if (realise_admin(plan, "/unresolved", &answer, err))
-        return err->kind;
-    const json_t *payments = json_object_get(answer, "payments");
-    if (!json_is_array(payments))
-        return err_set(err, ERR_INTERNAL, "the gate does not say what is unresolved");
-    *n = (int64_t)json_array_size(payments);
-    *list = json_dumps(payments, JSON_COMPACT);
-    return ERR_OK;
+    for (size_t i = json_array_size(open); i-- > 0;) {
+        const char *state = json_string_value(json_object_get(json_array_get(open, i), "state"));
+        if (state && (strcmp(state, "abandoned") == 0 || strcmp(state, "conceded") == 0))
+            json_array_remove(open, i);
+    }
 }
 
+static enum err_kind say_open(const json_t *open, const struct down *how, struct err *err)
+{
+    struct buf list CLEANUP(buf_fini);
+    buf_init(&list, 700);
+    for (size_t i = 0; i < json_array_size(open) && list.len < 500; i++) {
+        const json_t *p = json_array_get(open, i);
+        buf_printf(&list, "%s%s %.16s…", i ? ", " : "",
+                   json_string_value(json_object_get(p, "state")),
+                   json_string_value(json_object_get(p, "payment")));
+    }
+    return err_set(err, ERR_PRECONDITION, "%zu payments are open (%s): %s", json_array_size(open),
+                   how->purge ? "--purge would lose them; resolve them first: utter-gate ledger "
+                                "unresolved"
+                              : "wait longer, or --force leaves them in the ledger",
+                   buf_cstr(&list));
+}
+
+/* Waits until nothing is open; for a purge that includes what only an operator can resolve. */
 static enum err_kind wait_settled(struct deploy *d, const struct plan *plan, const struct down *how,
                                   struct err *err)
 {
-    char *instance CLEANUP_FREE = NULL;
-    if (realise_gate_alive(plan, &instance, ERR_IGNORED)) {
-        deploy_say(d, "gate      does not answer: its open payments stay in the ledger");
-        return how->purge && !how->force
-                   ? err_set(err, ERR_PRECONDITION,
-                             "--purge: the gate cannot be asked for open payments; bring it up, or "
-                             "add --force")
-                   : ERR_OK;
-    }
     for (int waited = 0;; waited += 200) {
-        int64_t n = 0;
-        char *list CLEANUP_FREE = NULL;
-        if (open_payments(plan, &n, &list, err))
+        json_t *open CLEANUP_JSON = NULL;
+        if (payments_open(plan, &open, err))
             return how->force ? ERR_OK : err->kind;
+        if (!how->purge)
+            drop_operators_cases(open);
+        size_t n = json_array_size(open);
         if (n == 0)
             return ERR_OK;
-        if (how->force && !how->purge)
+        if (how->force && !how->purge) {
+            deploy_say(d, "ledger    %zu open payments stay in it", n);
             return ERR_OK;
+        }
         if (waited >= how->wait_ms)
-            return err_set(err, ERR_PRECONDITION,
-                           "%lld payments are not settled or not delivered (--force leaves them in "
-                           "the ledger): %.600s",
-                           (long long)n, list);
+            return say_open(open, how, err);
         (void)nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
     }
 }

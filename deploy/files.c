@@ -126,11 +126,11 @@ enum err_kind files_make(const struct plan *plan, const char *token_source, stru
         mode_t mode;
     } dirs[] = {
         { plan->state, "", 0, 0700 },
-        { plan->state, "/gate", 0, 0755 },
+        { plan->state, plan->side ? "/gate2" : "/gate", 0, 0755 },
         { plan->state, "/ledger", plan->uid, 0700 },
         { plan->state, "/logs", 0, 0700 },
         { plan->run, "", 0, 0711 },
-        { plan->run, "/admin", plan->uid, 0700 },
+        { plan->run, plan->side ? "/admin2" : "/admin", plan->uid, 0700 },
     };
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
         char *path CLEANUP_FREE = xasprintf("%s%s", dirs[i].base, dirs[i].name);
@@ -146,7 +146,7 @@ enum err_kind files_make(const struct plan *plan, const char *token_source, stru
 
 enum err_kind files_gate_config(const struct plan *plan, char hash[65], struct err *err)
 {
-    char *path CLEANUP_FREE = xasprintf("%s/gate/gate.json", plan->state);
+    char *path CLEANUP_FREE = xasprintf("%s/gate%s/gate.json", plan->state, plan->side ? "2" : "");
     char *text CLEANUP_FREE = json_dumps(plan->gate_config, JSON_INDENT(2) | JSON_SORT_KEYS);
     char digest[DIGEST_SIZE];
     digest_of(text, strlen(text), digest);

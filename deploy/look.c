@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "deploy/files.h"
 #include "deploy/member.h"
+#include "deploy/payments.h"
 #include "deploy/state.h"
 
 static const char *member_word(struct deploy *d, const struct plan *plan,
@@ -133,7 +134,7 @@ static json_t *status_json(struct deploy *d, const json_t *record, const struct 
     char *space CLEANUP_FREE = NULL;
     json_t *payments = NULL;
     (void)!files_check_space(d->settings, &space, &err);
-    (void)!realise_admin(plan, "/payments", &payments, ERR_IGNORED);
+    (void)!payments_last(plan, 5, &payments, ERR_IGNORED);
     json_t *status =
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:O?, s:I}", "slug", plan->slug.s,
                   "phase", phase_of(record), "host", plan->host, "handler",
@@ -162,6 +163,17 @@ static void say_member(struct deploy *d, const char *role, const json_t *status)
         deploy_say(d, "          %" PRId64 " log lines dropped", (int64_t)lost);
 }
 
+static void say_payments(struct deploy *d, const json_t *payments)
+{
+    for (size_t i = 0; i < json_array_size(payments); i++) {
+        const char *payment, *state, *amount, *payer;
+        if (json_unpack(json_array_get(payments, i), "{s:s, s:s, s:s, s:s}", "payment", &payment,
+                        "state", &state, "amount", &amount, "payer", &payer) == 0)
+            deploy_say(d, "payment   %.16s… %s, %s atomic units from %s", payment, state, amount,
+                       payer);
+    }
+}
+
 enum err_kind look_status(struct deploy *d, const char *slug, bool json, struct err *err)
 {
     json_t *record CLEANUP_JSON = NULL;
@@ -183,6 +195,7 @@ enum err_kind look_status(struct deploy *d, const char *slug, bool json, struct 
     deploy_say(d, "limits    memory %" PRId64 " MiB, %" PRId64 " processes, lifetime %" PRId64 " s",
                (int64_t)json_integer_value(json_at(limits, "/memory/limit")) >> 20,
                (int64_t)json_integer_value(json_at(limits, "/pids/limit")), plan->lifetime);
+    say_payments(d, json_object_get(status, "payments"));
     deploy_say(d, "watch     %s", json_string_value(json_object_get(status, "watch")));
     deploy_say(d, "disk      %s", json_string_value(json_object_get(status, "disk")));
     return ERR_OK;

@@ -34,7 +34,7 @@ enum err_kind member_look(struct containerd *cd, const struct plan *plan,
 
 static enum err_kind make(struct containerd *cd, const struct plan *plan,
                           const struct plan_member *member, const struct image *image,
-                          const char *role, struct err *err)
+                          const char *role, const json_t *spec, struct err *err)
 {
     json_t *mounts CLEANUP_JSON = NULL;
     json_t *labels CLEANUP_JSON =
@@ -46,7 +46,7 @@ static enum err_kind make(struct containerd *cd, const struct plan *plan,
                                       .runtime = (char *)(uintptr_t)member->runtime,
                                       .snapshot_key = (char *)(uintptr_t)member->id,
                                       .labels = labels,
-                                      .spec = member->spec };
+                                      .spec = (json_t *)(uintptr_t)(spec ? spec : member->spec) };
     if (containerd_snapshot_prepare(cd, member->id, image->chain, snapshot_labels, &mounts, err) ||
         containerd_container_create(cd, &container, err))
         return err->kind;
@@ -57,13 +57,14 @@ static enum err_kind make(struct containerd *cd, const struct plan *plan,
 }
 
 enum err_kind member_start(struct containerd *cd, const struct plan *plan,
-                           const struct plan_member *member, const char *role, struct err *err)
+                           const struct plan_member *member, const char *role, const json_t *spec,
+                           struct err *err)
 {
     struct image *image CLEANUP(image_freep) = NULL;
     if (member_end(cd, member->id, 0, err) || image_find(cd, member->image, &image, err) ||
         image_unpack(cd, image, err))
         return err_prefix(err, "%s", member->id);
-    if (make(cd, plan, member, image, role, err) == ERR_OK)
+    if (make(cd, plan, member, image, role, spec, err) == ERR_OK)
         return ERR_OK;
     (void)!member_end(cd, member->id, 0, ERR_IGNORED);
     return err_prefix(err, "%s", member->id);

@@ -22,11 +22,11 @@ enum member_state {
 CHECKED enum err_kind member_look(struct containerd *cd, const struct plan *plan,
                                   const struct plan_member *member, enum member_state *out,
                                   struct err *err);
-/* Snapshot, container, task, start. What an earlier attempt left under the id is removed first. The
- * namespace must be attached. */
+/* Snapshot, container, task, start. `spec` stands in for the member's own where it is not NULL.
+ * What an earlier attempt left under the id is removed first. The namespace must be attached. */
 CHECKED enum err_kind member_start(struct containerd *cd, const struct plan *plan,
                                    const struct plan_member *member, const char *role,
-                                   struct err *err);
+                                   const json_t *spec, struct err *err);
 /* Task, container and snapshot of that id; whatever is missing is fine. */
 CHECKED enum err_kind member_end(struct containerd *cd, const char *id, int grace_ms,
                                  struct err *err);

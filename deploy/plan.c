@@ -175,7 +175,8 @@ static struct spec_place place_of(const struct plan *plan, const struct settings
                                 .address = member->address,
                                 .run = plan->run,
                                 .state = plan->state,
-                                .uid = plan->uid };
+                                .uid = plan->uid,
+                                .side = plan->side };
 }
 
 static void bare(const char *with_bits, char out[20])
@@ -213,11 +214,30 @@ static void member_hash(struct plan_member *member, const char *digest)
     hash_json(both, member->hash);
 }
 
-static void make_hashes(struct plan *plan, const struct endpoint *e,
-                        const struct settings *settings, const struct plan_facts *facts)
+/* The gate as its first side: what it binds differs between the sides. */
+static enum err_kind gate_hash(struct plan *plan, const struct endpoint *e,
+                               const struct settings *settings, const struct plan_facts *facts,
+                               struct err *err)
+{
+    struct plan_member first = plan->gate;
+    struct spec_place place = place_of(plan, settings, &plan->gate);
+    json_t *spec CLEANUP_JSON = NULL;
+    place.side = 0;
+    if (spec_gate(e, facts->gate.config, &place, &spec, err))
+        return err->kind;
+    first.spec = spec;
+    member_hash(&first, facts->gate.digest);
+    memcpy(plan->gate.hash, first.hash, sizeof(first.hash));
+    return ERR_OK;
+}
+
+static enum err_kind make_hashes(struct plan *plan, const struct endpoint *e,
+                                 const struct settings *settings, const struct plan_facts *facts,
+                                 struct err *err)
 {
     member_hash(&plan->handler, facts->handler.digest);
-    member_hash(&plan->gate, facts->gate.digest);
+    if (gate_hash(plan, e, settings, facts, err))
+        return err->kind;
     json_t *config CLEANUP_JSON = gate_config(e, settings, "edge", "handler", plan->edge_gateway);
     hash_json(config, plan->config_hash);
     json_t *gates CLEANUP_JSON = json_pack("[s]", "gate");
@@ -227,6 +247,7 @@ static void make_hashes(struct plan *plan, const struct endpoint *e,
                                          "gate", plan->gate.hash, "config", plan->config_hash,
                                          "route", plan->route_hash, "log", plan->log_uri);
     hash_json(all, plan->hash);
+    return ERR_OK;
 }
 
 enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *settings,
@@ -249,7 +270,8 @@ enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *
     place_paths(plan, settings, facts);
     if (make_specs(plan, endpoint, settings, facts, err))
         return err->kind;
-    make_hashes(plan, endpoint, settings, facts);
+    if (make_hashes(plan, endpoint, settings, facts, err))
+        return err->kind;
     *out = STEAL(plan);
     return ERR_OK;
 }

@@ -112,7 +112,7 @@ static enum err_kind handler_ensure(struct deploy *d, struct realise *what, stru
     if (others(d, plan, &rest, err) || probe_isolation(plan, d->settings, rest, err))
         return err_prefix(err, "proof from inside");
     deploy_say(d, "network   %s on %s, proved from inside", plan->handler.address, plan->bridge);
-    if (member_start(d->cd, plan, &plan->handler, "handler", err))
+    if (member_start(d->cd, plan, &plan->handler, "handler", NULL, err))
         return err->kind;
     if (wait_ready(d, plan, err))
         return err_prefix(err, "%s", plan->handler.id);
@@ -171,8 +171,9 @@ static void add_gate_log(const struct plan *plan, struct err *err)
     while (f && fgets(line, sizeof(line), f))
         memcpy(last, line, sizeof(last));
     last[strcspn(last, "\n")] = '\0';
+    char *before CLEANUP_FREE = xstrdup(err->msg);
     if (last[0])
-        (void)err_set(err, err->kind, "%s: %s", err->msg, last);
+        (void)err_set(err, err->kind, "%s: %s", before, last);
 }
 
 static enum err_kind gate_wait_alive(struct deploy *d, const struct plan *plan, struct err *err)
@@ -230,20 +231,64 @@ static enum err_kind gate_reload(struct deploy *d, struct realise *what, struct 
     return ERR_OK;
 }
 
+/* The same spec with --standby behind "serve": it starts, listens and waits for the ledger. */
+static json_t *standby_spec(const struct plan *plan)
+{
+    json_t *spec = json_deep_copy(plan->gate.spec);
+    json_t *args = json_object_get(json_object_get(spec, "process"), "args");
+    json_array_insert_new(args, json_array_size(args) > 1 ? 2 : json_array_size(args),
+                          json_string("--standby"));
+    return spec;
+}
+
+/* Until it answers on its admin socket, ready or not: from then on it takes the ledger when it can.
+ */
+static enum err_kind gate_wait_listening(const struct plan *plan, struct err *err)
+{
+    for (int waited = 0; waited < READY_MS; waited += POLL_MS) {
+        json_t *ready CLEANUP_JSON = NULL;
+        if (realise_admin(plan, "/readyz", &ready, err) == ERR_OK)
+            return ERR_OK;
+        pause_ms(POLL_MS);
+    }
+    return err_prefix(err, "the new gate does not come up as standby");
+}
+
+/* The old one drains and lets go of the ledger; the new one takes it within the same second. */
+static enum err_kind gate_succeed(struct deploy *d, const struct plan *plan, const struct plan *old,
+                                  struct err *err)
+{
+    json_t *spec CLEANUP_JSON = standby_spec(plan);
+    if (member_start(d->cd, plan, &plan->gate, "gate", spec, err) || gate_wait_listening(plan, err))
+        return err->kind;
+    struct timespec from, to;
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    if (member_end(d->cd, old->gate.id, (int)(plan->handler_s * 1000) + 90000, err) ||
+        gate_wait_alive(d, plan, err))
+        return err->kind;
+    (void)clock_gettime(CLOCK_MONOTONIC, &to);
+    deploy_say(d, "gate      %s drained; no gate took new calls for at most %ld ms", old->gate.id,
+               (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000);
+    return ERR_OK;
+}
+
 static enum err_kind gate_start(struct deploy *d, struct realise *what, struct err *err)
 {
     const struct plan *plan = what->plan;
     const struct plan *old = what->old;
     char hash[65];
-    bool succeeds = old && strcmp(old->gate.id, plan->gate.id) != 0;
+    enum member_state before = MEMBER_ABSENT;
     what->changed = true;
-    if (files_gate_config(plan, hash, err) || member_start(d->cd, plan, &plan->gate, "gate", err))
+    if (files_gate_config(plan, hash, err))
         return err->kind;
-    /* The old one lets go of the ledger when it has drained; the new one waits for it as standby.
-     */
-    if (succeeds && member_end(d->cd, old->gate.id, (int)(plan->handler_s * 1000) + 90000, err))
+    if (old && strcmp(old->gate.id, plan->gate.id) != 0 &&
+        member_look(d->cd, old, &old->gate, &before, err))
         return err->kind;
-    if (gate_wait_alive(d, plan, err))
+    bool succeeds = before == MEMBER_RUNNING || before == MEMBER_OTHER;
+    if (succeeds ? gate_succeed(d, plan, old, err)
+                 : member_start(d->cd, plan, &plan->gate, "gate", NULL, err))
+        return err->kind;
+    if (!succeeds && gate_wait_alive(d, plan, err))
         return err->kind;
     deploy_say(d, "gate      %s answers at %.*s:%d", plan->gate.id,
                (int)strcspn(plan->gate.edge, "/"), plan->gate.edge, PLAN_GATE_PORT);
@@ -270,6 +315,26 @@ static enum err_kind gate_network(struct deploy *d, struct realise *what, bool *
 }
 
 /* ---- all of it ---- */
+
+/* While one gate follows another the route lists both, and Traefik's health check picks. Otherwise
+ * only the one that runs: a listed address that does not answer costs a buyer the time until the
+ * check saw it. */
+static enum err_kind publish_both(struct deploy *d, const struct plan *plan, const struct plan *old,
+                                  struct err *err)
+{
+    if (!d->settings->traefik_dir)
+        return ERR_OK;
+    json_t *route CLEANUP_JSON = json_deep_copy(plan->route);
+    char *name CLEANUP_FREE = xasprintf("utter-%s", plan->slug.s);
+    const json_t *services = json_object_get(json_object_get(route, "http"), "services");
+    json_t *servers = json_object_get(
+        json_object_get(json_object_get(services, name), "loadBalancer"), "servers");
+    json_array_append_new(
+        servers, json_pack("{s:o}", "url",
+                           json_sprintf("http://%.*s:%d", (int)strcspn(old->gate.edge, "/"),
+                                        old->gate.edge, PLAN_GATE_PORT)));
+    return traefik_publish(d->settings->traefik_dir, &plan->slug, route, err);
+}
 
 static enum err_kind publish(struct deploy *d, const struct plan *plan, struct err *err)
 {
@@ -318,6 +383,8 @@ enum err_kind realise(struct deploy *d, struct realise *what, struct err *err)
     STEP("internal network", network_slug_ensure(plan, err));
     STEP("gate network", gate_network(d, what, &gate_runs, err));
     STEP("handler", handler_ensure(d, what, err));
+    if (!gate_runs && what->old && strcmp(what->old->gate.id, plan->gate.id) != 0)
+        STEP("route of both gates", publish_both(d, plan, what->old, err));
     STEP("gate", gate_runs ? gate_reload(d, what, err) : gate_start(d, what, err));
     STEP("route", publish(d, plan, err));
     STEP("old generation", end_old(d, what, err));

@@ -51,7 +51,8 @@ enum err_kind realise_admin(const struct plan *plan, const char *path, json_t **
     struct buf body CLEANUP(buf_fini);
     long status = 0;
     buf_init(&body, 1024 * 1024);
-    char *socket CLEANUP_FREE = xasprintf("%s/admin/admin.sock", plan->run);
+    char *socket CLEANUP_FREE =
+        xasprintf("%s/admin%s/admin.sock", plan->run, plan->side ? "2" : "");
     char *url CLEANUP_FREE = xasprintf("http://localhost%s", path);
     struct fetch fetch = { .url = url, .socket = socket, .timeout_ms = 2000 };
     if (fetch_get(&fetch, &status, &body, err))

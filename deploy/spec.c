@@ -206,19 +206,13 @@ enum err_kind spec_gate(const struct endpoint *e, const json_t *image_config,
     json_t *mounts = base_mounts();
     add_tmp(mounts, 4 << 20);
     bind_names(mounts, place->run, "gate-");
-    static const struct {
-        const char *destination, *directory;
-        bool rw;
-    } binds[] = {
-        { "/etc/utter", "gate", false },
-        { "/var/lib/utter-gate", "ledger", true },
-    };
-    for (size_t i = 0; i < ARRAY_LEN(binds); i++) {
-        char *source CLEANUP_FREE = xasprintf("%s/%s", place->state, binds[i].directory);
-        bind(mounts, binds[i].destination, source, binds[i].rw);
-    }
+    const char *two = place->side ? "2" : "";
+    char *config CLEANUP_FREE = xasprintf("%s/gate%s", place->state, two);
+    char *ledger CLEANUP_FREE = xasprintf("%s/ledger", place->state);
     char *token CLEANUP_FREE = xasprintf("%s/token", place->run);
-    char *admin CLEANUP_FREE = xasprintf("%s/admin", place->run);
+    char *admin CLEANUP_FREE = xasprintf("%s/admin%s", place->run, two);
+    bind(mounts, "/etc/utter", config, false);
+    bind(mounts, "/var/lib/utter-gate", ledger, true);
     bind(mounts, "/run/utter-token", token, false);
     bind(mounts, "/run/utter-gate", admin, true);
     char *hostname CLEANUP_FREE = xasprintf("%s-gate", e->slug.s);

@@ -22,6 +22,7 @@ struct spec_place {
     const char *run;     /* directory with hosts and resolv.conf */
     const char *state;   /* gate: directory with gate/ and ledger/ */
     uint32_t uid;        /* gate */
+    unsigned side;       /* gate: 0 or 1; each has its own configuration and admin socket */
 };
 
 /* *out is a new reference, the caller's. */
