@@ -60,6 +60,7 @@ void policy_check(const json_t *spec, const struct policy_context *context,
     run.resources = json_at(spec, "/linux/resources");
     run.resources_at = "/linux/resources";
     run.mounts = mount_views_read(spec, &run.n_mounts);
+    run.n_mounts = run.n_mounts < MOUNTS_MAX ? run.n_mounts : MOUNTS_MAX;
     run_rules(&run, POLICY_ON_CREATE | POLICY_ON_ROOTFS);
     free(run.mounts);
 }

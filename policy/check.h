@@ -79,6 +79,9 @@ bool ip_is_valid(const char *text);
 /* Written by the kubelet, dropped by policy_harden(). */
 bool unified_is_dropped(const char *key, const char *value);
 
+/* More are refused by rule mount-type, and not looked at. */
+#define MOUNTS_MAX 64
+
 /* Sizes that tools give /dev, /run and /dev/shm by themselves. */
 #define TOOL_TMPFS_SIZE (65536 * 1024)
 

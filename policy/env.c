@@ -54,7 +54,7 @@ static bool is_path_list(const char *value)
         if (n == 0 || n >= sizeof(item))
             return false;
         memcpy(item, p, n);
-        item[n] = 0;
+        item[n > 1 && p[n - 1] == '/' ? n - 1 : n] = 0;
         if (!is_path(item))
             return false;
         if (!p[n])

@@ -42,6 +42,14 @@ static struct policy_limits own_limits(const struct harden *harden)
     return limits;
 }
 
+/* A weight over what the quota is worth only serves to push others aside. */
+static int64_t shares_for(int64_t asked, const struct policy_limits *limits)
+{
+    int64_t worth = limits->cpu_quota * 1024 / limits->cpu_period;
+    worth = worth < 2 ? 2 : worth;
+    return asked < worth ? asked : worth;
+}
+
 static void harden_resources(struct harden *harden, json_t *resources)
 {
     static const char at_memory[] = "/linux/resources/memory";
@@ -64,8 +72,10 @@ static void harden_resources(struct harden *harden, json_t *resources)
     json_object_del(cpu, "realtimeRuntime");
     json_object_del(cpu, "realtimePeriod");
     if (spec_sandbox_shares(harden->spec))
-        set_number(harden, cpu, at_cpu, "shares", spec_sandbox_shares(harden->spec));
-    else if (!shares)
+        shares = spec_sandbox_shares(harden->spec);
+    if (shares)
+        set_number(harden, cpu, at_cpu, "shares", shares_for(shares, &limits));
+    else
         json_object_del(cpu, "shares");
     set_number(harden, object_in(resources, "pids"), "/linux/resources/pids", "limit",
                limits.host_pids);

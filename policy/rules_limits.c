@@ -7,6 +7,7 @@
 
 #define MEMORY_MIN (32 * 1024 * 1024)
 #define CPU_MILLI_MIN 100
+#define QUOTA_MIN 1000 /* microseconds; the kernel takes no less */
 #define PERIOD_MIN 1000
 #define PERIOD_MAX 1000000
 #define PERIOD_DEFAULT 100000
@@ -102,6 +103,8 @@ static void check_cpu_value(struct policy_check_run *run, int64_t quota, int64_t
                     PERIOD_MAX);
     else if (quota <= 0 || __builtin_mul_overflow(quota, 1000, &milli))
         policy_find(run, here.s, "CPU quota is %lld", (long long)quota);
+    else if (quota < QUOTA_MIN)
+        policy_find(run, here.s, "CPU quota is %lld, at least %d", (long long)quota, QUOTA_MIN);
     else if (milli < CPU_MILLI_MIN * period)
         policy_find(run, here.s, "CPU quota is %lld of %lld, at least a tenth", (long long)quota,
                     (long long)period);
@@ -227,6 +230,18 @@ static bool directory_is_allowed(const struct policy_check_run *run, const char 
            parent_is_listed(run, parent);
 }
 
+/* The unit is PREFIX-ID.scope: with a free prefix an id of one's choice names any scope there is
+ * (session-1). */
+static bool scope_prefix_is_known(const char *prefix)
+{
+    static const char *const known[] = { "nerdctl", "cri-containerd", "containerd", "utter" };
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(known[i], prefix) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* slice:prefix:<id> */
 static bool slice_is_allowed(const struct policy_check_run *run, const char *path)
 {
@@ -236,7 +251,7 @@ static bool slice_is_allowed(const struct policy_check_run *run, const char *pat
         return false;
     char *slice CLEANUP_FREE = xstrndup(path, (size_t)(first - path));
     char *prefix CLEANUP_FREE = xstrndup(first + 1, (size_t)(second - first - 1));
-    if (!name_is_plain(prefix) || !name_is_plain(slice) || !text_ends(slice, ".slice"))
+    if (!scope_prefix_is_known(prefix) || !name_is_plain(slice) || !text_ends(slice, ".slice"))
         return false;
     return strcmp(slice, "system.slice") == 0 || parent_is_listed(run, slice) ||
            (is_kubernetes(run) && text_starts(slice, "kubepods"));

@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "policy/bind.h"
 
-#define MOUNTS_MAX 64
 #define TMPFS_MIN 4096
 
 static enum mount_kind kind_of(const struct policy_check_run *run, size_t i)
@@ -29,8 +28,9 @@ static const struct {
 
 void check_mount_type(struct policy_check_run *run)
 {
-    if (run->n_mounts > MOUNTS_MAX)
-        policy_find(run, "/mounts", "%zu mounts, at most %d", run->n_mounts, MOUNTS_MAX);
+    size_t n = json_array_size(json_object_get(run->spec, "mounts"));
+    if (n > MOUNTS_MAX)
+        policy_find(run, "/mounts", "%zu mounts, at most %d", n, MOUNTS_MAX);
     for (size_t i = 0; i < run->n_mounts; i++) {
         const struct mount_view *mount = &run->mounts[i];
         size_t k = 0;
@@ -95,7 +95,7 @@ static void check_against(struct policy_check_run *run, size_t i, size_t k)
 
 void check_mount_destination(struct policy_check_run *run)
 {
-    for (size_t k = 0; k < run->n_mounts && k < MOUNTS_MAX; k++) {
+    for (size_t k = 0; k < run->n_mounts; k++) {
         const struct mount_view *mount = &run->mounts[k];
         struct at here = at("/mounts/%zu/destination", k);
         const char *must_be;
@@ -104,7 +104,7 @@ void check_mount_destination(struct policy_check_run *run)
         else if (!is_place(mount, &must_be))
             policy_find(run, here.s, "%s on %s", mount->bind ? "a bind" : mount->type,
                         mount->destination);
-        for (size_t i = 0; i < run->n_mounts && i < MOUNTS_MAX; i++) {
+        for (size_t i = 0; i < run->n_mounts; i++) {
             if (i != k)
                 check_against(run, i, k);
         }
@@ -122,6 +122,20 @@ static bool option_in(const char *option, const char *const *list)
             return true;
     }
     return false;
+}
+
+/* runsc hands these to the Sentry's tmpfs joined by commas: "mode=755,size=9g" would be two. */
+static bool tmpfs_value_is_plain(const struct mount_view *mount, const char *option)
+{
+    const char *value = strchr(option, '=');
+    bool dev = strcmp(mount->destination, "/dev") == 0;
+    if (!value || text_starts(option, "size=")) /* sizes: rule tmpfs-size */
+        return !strchr(option, ',');
+    size_t n = strlen(++value);
+    if (text_starts(option, "mode="))
+        return n > 0 && n <= 5 && strspn(value, "01234567") == n &&
+               (!dev || strcmp(value + (value[0] == '0'), "755") == 0);
+    return !dev && n > 0 && n <= 10 && strspn(value, "0123456789") == n;
 }
 
 static bool option_is_known(const struct mount_view *mount, const char *option)
@@ -142,7 +156,7 @@ static bool option_is_known(const struct mount_view *mount, const char *option)
     if (mount->bind)
         return option_in(option, bind);
     if (strcmp(mount->type, "tmpfs") == 0)
-        return option_in(option, tmpfs);
+        return option_in(option, tmpfs) && tmpfs_value_is_plain(mount, option);
     return strcmp(mount->type, "devpts") == 0 && option_in(option, devpts);
 }
 

@@ -5,9 +5,25 @@
 #include "base/text.h"
 #include "policy/nerdctl.h"
 
+/* FIFOs of the host's own that obey who writes to them, and links to whatever a process has open.
+ */
+static bool is_hosts_own(const char *path)
+{
+    static const char *const places[] = { "/proc",          "/sys",         "/dev",
+                                          "/run/initctl",   "/run/systemd", "/run/utter",
+                                          "/var/lib/utter", "/etc" };
+    if (text_starts(path, "/var/run/"))
+        path += strlen("/var");
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        if (path_below(path, places[i]))
+            return true;
+    }
+    return false;
+}
+
 static bool check_fifo(const char *uri, struct policy_stdio *out)
 {
-    if (!path_is_clean(uri) || !uri[1] || strlen(uri) >= sizeof(out->path))
+    if (!path_is_clean(uri) || !uri[1] || is_hosts_own(uri) || strlen(uri) >= sizeof(out->path))
         return false;
     out->kind = POLICY_STDIO_FIFO;
     (void)snprintf(out->path, sizeof(out->path), "%s", uri);

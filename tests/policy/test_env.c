@@ -25,6 +25,7 @@ static void test_images(void **state)
     (void)state;
     static const char *const entries[] = {
         "PATH=/usr/local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH=/usr/bin/:/",
         "HOSTNAME=7fe14d6d4ed2",
         "TERM=xterm-256color",
         "HOME=/root",

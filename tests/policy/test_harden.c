@@ -139,6 +139,10 @@ static void test_limits(void **state)
         assert_int_equal(run.plan.limits.host_pids, 2 * 256 + 64);
         run_fini(&run);
     }
+    const char *const heavy[] = { "/linux/resources/cpu/shares", "262144", NULL };
+    struct run weighty = harden_changed(NONE, heavy);
+    expect_at(&weighty, "/linux/resources/cpu/shares", "512");
+    run_fini(&weighty);
     const char *const edits[] = { "/linux/resources/pids/limit", "8", NULL };
     struct run run = harden_changed(NONE, edits);
     expect_at(&run, "/linux/resources/pids/limit", "80");

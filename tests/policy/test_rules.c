@@ -1,5 +1,7 @@
 /* Hostile documents: for each rule at least one change of an accepted spec that trips that rule
  * alone, and for each change the exact list of rules. A rule without a change fails the test. */
+#include <time.h>
+
 #include "tests/policy/help.h"
 
 #define N "nerdctl23-hardened-internal-net"
@@ -168,6 +170,12 @@ static const struct change changes[] = {
     { "mount-options", N, { "/mounts/3/options/-", "\"idmap\"" } },
     { "mount-options", N, { "/mounts/8/options/-", "\"rshared\"" } },
     { "mount-options", N, { "/mounts/0/options/-", "\"hidepid=0\"" } },
+    { "mount-options", N, { "/mounts/3/options/-", "\"mode=1777,size=9g\"" } },
+    { "mount-options", N, { "/mounts/3/options/-", "\"uid=0,size=9g\"" } },
+    { "mount-options", N, { "/mounts/3/options/-", "\"mode=\"" } },
+    { "mount-options", N, { "/mounts/3/options/-", "\"rw,exec\"" } },
+    { "mount-options", N, { "/mounts/1/options/2", "\"mode=1777\"" } },
+    { "mount-options", N, { "/mounts/1/options/-", "\"uid=1000\"" } },
     { "mount-options", N, { "/linux/rootfsPropagation", "\"rshared\"" } },
     { "mount-readonly", N, { "/mounts/2/options/3", "\"rw\"" } },
     { "mount-readonly", N, { "/mounts/2/options/-", "\"rw\"" } },
@@ -229,6 +237,7 @@ static const struct change changes[] = {
     { "cpu", N, { "/linux/resources/cpu/quota", "9999" } },
     { "cpu", N, { "/linux/resources/cpu/quota", "50001" } },
     { "cpu", N, { "/linux/resources/cpu/quota", "9223372036854775807" } },
+    { "cpu", N, { "/linux/resources/cpu/period", "1000", "/linux/resources/cpu/quota", "500" } },
     { "cpu", N, { "/linux/resources/cpu/period", "999" } },
     { "cpu", N, { "/linux/resources/cpu/period", "9223372036854775807" } },
     { "cpu", N, { "/linux/resources/cpu/burst", "100000" } },
@@ -251,6 +260,8 @@ static const struct change changes[] = {
     { "cgroups-path", N, { "/linux/cgroupsPath", NULL } },
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"kubepods.slice:x:" ID "\"" } },
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"system.slice:../x:" ID "\"" } },
+    { "cgroups-path", N, { "/linux/cgroupsPath", "\"system.slice:session:" ID "\"" } },
+    { "cgroups-path", N, { "/linux/cgroupsPath", "\"system.slice:nerdctl:" ID ":x\"" } },
     { "devices",
       N,
       { "/linux/devices", "[{\"path\":\"/dev/nvidia0\",\"type\":\"c\",\"major\":195,"
@@ -471,6 +482,48 @@ static void test_captured_specs_can_be_mended(void **state)
     }
 }
 
+/* A document of a mebibyte is judged in a moment, however many members it has of whatever kind. */
+static void test_large_documents(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *array, *item;
+        size_t n;
+    } cases[] = {
+        { "/mounts", BIND("/srv/x", "/y"), 12000 },
+        { "/process/env", "\"FOO_BAR=1\"", 60000 },
+        { "/process/env", "\"=1\"", 120000 },
+        { "/linux/namespaces", "{\"type\":\"pid\"}", 40000 },
+        { "/process/rlimits", "{\"type\":\"RLIMIT_AS\",\"soft\":1,\"hard\":1}", 15000 },
+        { "/linux/resources/devices", "{\"allow\":true}", 50000 },
+        { "/process/user/additionalGids", "4294967295", 90000 },
+        { "/hooks/createRuntime/0/args", "\"x\"", 200000 },
+        { "/linux/maskedPaths", "\"/etc\"", 100000 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *spec CLEANUP_JSON = load_spec(N);
+        json_t *item CLEANUP_JSON = parse(cases[i].item), *array = json_array();
+        struct policy_context context = { .ns = "nd", .id = ID };
+        struct policy_report report;
+        struct timespec began, ended;
+        for (size_t k = 0; k < cases[i].n; k++)
+            json_array_append(array, item);
+        set_at(spec, cases[i].array, "[]");
+        json_array_extend(json_at(spec, cases[i].array), array);
+        json_decref(array);
+        policy_report_init(&report);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
+        policy_check(spec, &context, config, &report);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
+        assert_true(report.n > 0 && report.n <= 200);
+        double spent =
+            (double)(ended.tv_sec - began.tv_sec) + (double)(ended.tv_nsec - began.tv_nsec) / 1e9;
+        if (spent > 1)
+            fail_msg("%zu of %s took %.1f s", cases[i].n, cases[i].array, spent);
+        policy_report_fini(&report);
+    }
+}
+
 /* Rules whose documents are not specs have their changes in test_json, test_rootfs, test_exec,
  * test_update, test_stdio and test_pod. */
 static void test_every_rule_has_a_change(void **state)
@@ -534,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_captured_specs_can_be_mended),
         cmocka_unit_test(test_every_rule_has_a_change),
         cmocka_unit_test(test_table_is_whole),
+        cmocka_unit_test(test_large_documents),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
