@@ -63,7 +63,7 @@ static void runsc_delete(const struct bundle_state *state)
         return;
     struct runsc_binary *binary CLEANUP(runsc_binary_freep) = NULL;
     struct err err;
-    if (runsc_binary_get(BUNDLE_RUN "/cache", state->runsc, &binary, &err))
+    if (runsc_binary_get(BUNDLE_CACHE, state->runsc, &binary, &err))
         return;
     struct runsc runsc CLEANUP(runsc_fini) = {
         .binary = binary,

@@ -44,9 +44,8 @@ static const struct {
     { "allow-rootfs-tar-annotation", "false" },
     { "allow-packet-socket-write", "false" },
     { "character-device-policy", "emulated-only" },
-    { "gofer-network-namespace", "null" },
-    /* null-netns is a bind mount that stays: one for the machine instead of one a sandbox. */
-    { "shared-root", "/run/utter-shim/shared" },
+    /* "null" would leave a mount, null-netns, behind for ever. */
+    { "gofer-network-namespace", "new" },
     { "control-rpc-stop-timeout", "2s" },
     { "host-settings", "ignore" },
     { "nvproxy", "false" },

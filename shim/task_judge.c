@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/text.h"
 
-#define CACHE_DIR BUNDLE_RUN "/cache"
 
 /* ---- runsc ------------------------------------------------------------------------------------
  */
@@ -18,9 +17,9 @@ static CHECKED enum err_kind find_runsc(const struct policy_config *config,
                                         struct runsc_binary **out, struct err *err)
 {
     struct err ignored = { 0 };
-    if (fs_mkdirs(CACHE_DIR, 0700, &ignored) != ERR_OK)
+    if (fs_mkdirs(BUNDLE_CACHE, 0700, &ignored) != ERR_OK)
         log_warn("runsc_cache", log_str("why", ignored.msg));
-    enum err_kind kind = runsc_binary_get(CACHE_DIR, config->runsc, out, err);
+    enum err_kind kind = runsc_binary_get(BUNDLE_CACHE, config->runsc, out, err);
     if (!kind)
         return ERR_OK;
     (void)err_prefix(err, "utter: refused: runsc");
