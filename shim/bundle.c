@@ -84,6 +84,9 @@ enum err_kind bundle_read_spec(const char *path, char **text, size_t *len, struc
         return err_sys(err, errno, "%s", file);
     if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 022) != 0)
         return err_set(err, ERR_PRECONDITION, "%s: not a file that only root can write", file);
+    if (st.st_size > JSON_SIZE_MAX)
+        return err_set(err, ERR_INVALID, "json: the spec has %lld bytes (at most %d are read)",
+                       (long long)st.st_size, JSON_SIZE_MAX);
     return fs_read(file, JSON_SIZE_MAX, text, len, err);
 }
 

@@ -22,6 +22,7 @@
 #include "base/own.h"
 
 #define BUNDLE_RUN "/run/utter-shim"
+#define BUNDLE_LOCKS BUNDLE_RUN "/locks"
 #define BUNDLE_CACHE "/var/lib/utter/runsc" /* what is known of runsc binaries */
 #define BUNDLE_STATE_VERSION 1
 

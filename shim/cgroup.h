@@ -74,6 +74,8 @@ CHECKED enum err_kind cgroup_remove(const struct cgroup_host *host, const struct
  * until *fd, the caller's, is closed. ERR_PRECONDITION: somebody holds it. */
 CHECKED enum err_kind cgroup_lock(const char *lock_dir, const struct cgroup_path *path, int *fd,
                                   struct err *err);
+/* Lets go and removes the lock's file. A process that dies holding it leaves the file, unlocked. */
+void cgroup_unlock(const char *lock_dir, const struct cgroup_path *path, int fd);
 
 /* A pid in the leaf of any hierarchy, its children included; 0 if none, -1 if it is one that our
  * pid namespace does not show. */

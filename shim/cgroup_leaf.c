@@ -179,25 +179,52 @@ enum err_kind cgroup_remove(const struct cgroup_host *host, const struct cgroup_
     return ERR_OK;
 }
 
-enum err_kind cgroup_lock(const char *lock_dir, const struct cgroup_path *path, int *out,
-                          struct err *err)
+static char *lock_file(const char *lock_dir, const struct cgroup_path *path)
 {
     uint64_t hash = 0xcbf29ce484222325;
     for (const char *p = path->path; *p; p++)
         hash = (hash ^ (uint8_t)*p) * 0x100000001b3;
+    return xasprintf("%s/cgroup-%016" PRIx64 ".lock", lock_dir, hash);
+}
+
+/* True if the locked file is still the one that the name leads to: the holder before us may have
+ * unlinked it. */
+static bool lock_current(const char *file, int fd)
+{
+    struct stat held;
+    struct stat named;
+    return fstat(fd, &held) == 0 && stat(file, &named) == 0 && held.st_ino == named.st_ino &&
+           held.st_dev == named.st_dev;
+}
+
+enum err_kind cgroup_lock(const char *lock_dir, const struct cgroup_path *path, int *out,
+                          struct err *err)
+{
     if (fs_mkdirs(lock_dir, 0700, err))
         return err->kind;
-    char *file CLEANUP_FREE = xasprintf("%s/cgroup-%016" PRIx64 ".lock", lock_dir, hash);
-    int fd CLEANUP_FD = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return err_sys(err, errno, "%s", file);
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        if (errno == EWOULDBLOCK)
-            return err_set(err, ERR_PRECONDITION, "cgroup %s is taken by another task", path->path);
-        return err_sys(err, errno, "%s", file);
+    char *file CLEANUP_FREE = lock_file(lock_dir, path);
+    for (int i = 0; i < 16; i++) {
+        int fd CLEANUP_FD = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+            return err_sys(err, errno, "%s", file);
+        if (flock(fd, LOCK_EX | LOCK_NB)) {
+            if (errno == EWOULDBLOCK)
+                break;
+            return err_sys(err, errno, "%s", file);
+        }
+        if (lock_current(file, fd)) {
+            *out = steal_fd(&fd);
+            return ERR_OK;
+        }
     }
-    *out = steal_fd(&fd);
-    return ERR_OK;
+    return err_set(err, ERR_PRECONDITION, "cgroup %s is taken by another task", path->path);
+}
+
+void cgroup_unlock(const char *lock_dir, const struct cgroup_path *path, int fd)
+{
+    char *file CLEANUP_FREE = lock_file(lock_dir, path);
+    (void)unlink(file);
+    (void)close(fd);
 }
 
 enum err_kind cgroup_kill(const struct cgroup_set *set, struct err *err)

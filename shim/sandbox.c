@@ -1,12 +1,16 @@
 #include "shim/sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "shim/bundle.h"
 
 #define NOBODY 65534U
 #define GOFER_GRACE_MS 300U
@@ -21,6 +25,9 @@ struct sandbox *sandbox_new(const struct sandbox_env *env, const char *id, const
         .id = xstrdup(id),
         .binary = take_binary,
         .cgroups = env->cgroups,
+        .cgroup_lock = -1,
+        .oom_event = -1,
+        .oom_control = -1,
         .pidfd = -1,
     };
     sandbox->runsc = (struct runsc){
@@ -42,8 +49,15 @@ void sandbox_free(struct sandbox *sandbox)
     loop_cancel(&sandbox->gofer_timer);
     control_free(sandbox->control);
     cgroup_set_free(sandbox->cgroup);
+    loop_unwatch(&sandbox->oom_watch);
+    if (sandbox->oom_event >= 0)
+        (void)close(sandbox->oom_event);
+    if (sandbox->oom_control >= 0)
+        (void)close(sandbox->oom_control);
     if (sandbox->pidfd >= 0)
         (void)close(sandbox->pidfd);
+    if (sandbox->cgroup_lock >= 0)
+        cgroup_unlock(BUNDLE_LOCKS, &sandbox->cgroup_path, steal_fd(&sandbox->cgroup_lock));
     runsc_fini(&sandbox->runsc);
     runsc_binary_free(sandbox->binary);
     free(sandbox->pod_uid);
@@ -105,6 +119,43 @@ static CHECKED enum err_kind is_ours(pid_t pid, const char *what, struct procinf
     return ERR_OK;
 }
 
+static void on_oom(struct loop_watch *watch, uint32_t events)
+{
+    struct sandbox *sandbox = watch->arg;
+    uint64_t count;
+    (void)events;
+    if (read(sandbox->oom_event, &count, sizeof(count)) != (ssize_t)sizeof(count))
+        return;
+    loop_unwatch(&sandbox->oom_watch);
+    /* The removal of the cgroup wakes this too, but it cannot be removed while the sandbox lives.
+     */
+    if (sandbox->dead || !pidfd_alive(sandbox->pidfd))
+        return;
+    log_warn("out_of_memory", log_str("id", sandbox->id));
+    sandbox->out_of_memory = true;
+    sandbox_kill(sandbox);
+}
+
+/* Best effort: what is missed here is still counted when the sandbox has gone. */
+static void watch_oom(struct sandbox *sandbox)
+{
+    if (sandbox->cgroups->version != CGROUP_V1)
+        return;
+    char *control CLEANUP_FREE = xasprintf("%s/memory.oom_control", sandbox->cgroup->memory);
+    char *events CLEANUP_FREE = xasprintf("%s/cgroup.event_control", sandbox->cgroup->memory);
+    sandbox->oom_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    sandbox->oom_control = open(control, O_RDONLY | O_CLOEXEC);
+    int fd CLEANUP_FD = open(events, O_WRONLY | O_CLOEXEC);
+    char line[32];
+    int n = snprintf(line, sizeof(line), "%d %d", sandbox->oom_event, sandbox->oom_control);
+    struct err err = { 0 };
+    if (sandbox->oom_event < 0 || sandbox->oom_control < 0 || fd < 0 ||
+        write(fd, line, (size_t)n) != n ||
+        loop_watch(sandbox->loop, &sandbox->oom_watch, sandbox->oom_event, EPOLLIN, on_oom, sandbox,
+                   &err))
+        log_warn("oom_watch", log_str("id", sandbox->id), log_str("why", err.msg));
+}
+
 enum err_kind sandbox_adopt(struct sandbox *sandbox, sandbox_gone_fn *fn, void *arg,
                             struct err *err)
 {
@@ -132,7 +183,10 @@ enum err_kind sandbox_adopt(struct sandbox *sandbox, sandbox_gone_fn *fn, void *
     }
     sandbox->control = control_new(sandbox->loop, sandbox->runsc.root, &state);
     kind = cgroup_set_of(sandbox->cgroups, sandbox->pid, &sandbox->cgroup, err);
-    return kind ? err_prefix(err, "cgroup of the sandbox") : ERR_OK;
+    if (kind)
+        return err_prefix(err, "cgroup of the sandbox");
+    watch_oom(sandbox);
+    return ERR_OK;
 }
 
 void sandbox_add_uid(struct sandbox *sandbox, int64_t uid)
@@ -227,8 +281,9 @@ bool sandbox_oom(const struct sandbox *sandbox)
 {
     uint64_t kills = 0;
     struct err ignored;
-    return sandbox->cgroup && cgroup_oom_kills(sandbox->cgroup, &kills, &ignored) == ERR_OK &&
-           kills > 0;
+    return sandbox->out_of_memory ||
+           (sandbox->cgroup && cgroup_oom_kills(sandbox->cgroup, &kills, &ignored) == ERR_OK &&
+            kills > 0);
 }
 
 bool sandbox_panicked(const struct sandbox *sandbox)

@@ -38,6 +38,7 @@ struct sandbox {
     struct cgroup_path cgroup_path;
     struct cgroup_set *cgroup; /* NULL until adopted */
     bool cgroup_claimed;
+    int cgroup_lock;             /* held while the path is this sandbox's; -1 */
     struct policy_limits limits; /* in force */
     char *pod_uid;               /* pods: as the pause container's annotations say; else NULL */
     char *pod_namespace;
@@ -50,6 +51,10 @@ struct sandbox {
     pid_t gofer_pid; /* 0: none */
     struct child gofer;
     struct loop_timer gofer_timer;
+    int oom_event; /* v1: readable when the cgroup is out of memory; -1 */
+    int oom_control;
+    bool out_of_memory; /* it has been, and was killed for it */
+    struct loop_watch oom_watch;
     bool exiting;    /* its root container has exited: a gofer that goes now is no failure */
     bool gofer_died; /* it went first, by itself */
     bool dead;       /* reaped */
@@ -90,7 +95,9 @@ CHECKED enum err_kind sandbox_verify_created(const struct sandbox *sandbox, stru
  * meanwhile is fine. */
 CHECKED enum err_kind sandbox_verify_started(const struct sandbox *sandbox, struct err *err);
 
-/* True once the kernel has killed something in its cgroup for lack of memory. */
+/* True once the kernel has killed something in its cgroup for lack of memory. Whatever it was (the
+ * Sentry, a stub that holds a guest process, the gofer), the whole sandbox goes with it: cgroup v2
+ * does that by itself, on v1 the shim does. */
 bool sandbox_oom(const struct sandbox *sandbox);
 /* True if the Sentry left a panic report. */
 bool sandbox_panicked(const struct sandbox *sandbox);

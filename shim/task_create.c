@@ -99,9 +99,11 @@ static CHECKED enum err_kind claim_cgroup(struct task *task, struct err *err)
         return err_prefix(err, "cgroups-path");
     if (task->role == POLICY_ROLE_WORKLOAD)
         return ERR_OK; /* runsc makes an empty one of its own; limits are the pod's */
-    if ((kind = cgroup_claim(sandbox->cgroups, &parsed, err)))
-        return err_prefix(err, "cgroups-path");
     sandbox->cgroup_path = parsed;
+    if ((kind = cgroup_lock(BUNDLE_LOCKS, &parsed, &sandbox->cgroup_lock, err)))
+        return err_prefix(err, "cgroups-path");
+    if ((kind = cgroup_claim(sandbox->cgroups, &sandbox->cgroup_path, err)))
+        return err_prefix(err, "cgroups-path");
     sandbox->cgroup_claimed = true;
     sandbox->runsc.systemd_cgroup = parsed.systemd;
     return ERR_OK;

@@ -81,6 +81,8 @@ void task_exited(struct task *task, uint32_t code)
 static uint32_t root_code(const struct task *task)
 {
     const struct sandbox *sandbox = task->sandbox;
+    if (sandbox_oom(sandbox))
+        return EXIT_KILLED; /* whichever of its processes the kernel chose */
     if (task->wait_done)
         return children_exit_code((int)task->wait_status);
     if (sandbox->gofer_died)
