@@ -90,6 +90,9 @@ static void remove_cgroup(const struct bundle_state *state)
     const char *slash = strrchr(path.path, '/');
     if (path.systemd && slash)
         (void)snprintf(path.unit, sizeof(path.unit), "%s", slash + 1);
+    int lock = -1; /* its holder is gone; with the file, nothing of it is left */
+    if (cgroup_lock(BUNDLE_LOCKS, &path, &lock, &err) == ERR_OK)
+        cgroup_unlock(BUNDLE_LOCKS, &path, lock);
     if (cgroup_remove(host, &path, &err) != ERR_PRECONDITION)
         return;
     struct cgroup_set *set CLEANUP(cgroup_set_freep) = cgroup_set_at(host, path.path);

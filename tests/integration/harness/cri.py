@@ -8,6 +8,7 @@ from .client import unique
 from .wait import until
 
 CREATED, RUNNING, EXITED = 0, 1, 2
+CONTAINER_PID = 1  # what the kubelet asks for unless shareProcessNamespace is set
 
 
 class Cri:
@@ -35,6 +36,7 @@ class Cri:
                                   log_directory=self.host.space.path("logs-" + uid))
         config.linux.cgroup_parent = "/kubepods-%s/%s" % (self.host.namespace, uid)
         config.linux.security_context.seccomp.profile_type = 0
+        config.linux.security_context.namespace_options.pid = CONTAINER_PID
         config.linux.resources.memory_limit_in_bytes = memory
         config.linux.resources.cpu_quota, config.linux.resources.cpu_period = quota, 100000
         if change:
@@ -80,6 +82,7 @@ class Pod:
         security.no_new_privs = security.readonly_rootfs = True
         security.run_as_user.value = security.run_as_group.value = user
         security.seccomp.profile_type = 0
+        security.namespace_options.pid = CONTAINER_PID
         if change:
             change(config)
         request = pb.CreateContainer(pod_sandbox_id=self.id, config=config, sandbox_config=self.config)
