@@ -193,16 +193,19 @@ void challenge_make(const struct route *route, const char *origin, const char *p
     }
     struct buf url CLEANUP(buf_fini);
     make_url(route, origin, path, &url);
-    const char *error = reason ? reason : payment_fault_reason(fault);
+    char word[129];
+    const char *error = reason ? reason_filter(reason, word) : payment_fault_reason(fault);
     buf_clear(scratch);
     append_header(scratch, c, buf_cstr(&url), error);
     size_t header_len = scratch->len;
+    buf_append(scratch, "", 1); /* both are terminated */
     append_body(scratch, c, buf_cstr(&url), error);
+    const char *text = buf_cstr(scratch);
     *out = (struct challenge){
-        .header = (const char *)scratch->data,
+        .header = text,
         .header_len = scratch->failed ? 0 : header_len,
-        .body = (const char *)scratch->data + header_len,
-        .body_len = scratch->failed ? 0 : scratch->len - header_len,
+        .body = text + header_len + 1,
+        .body_len = scratch->failed ? 0 : scratch->len - header_len - 1,
     };
 }
 

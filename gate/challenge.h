@@ -22,7 +22,8 @@
 struct challenge_cache;
 void challenge_cache_free(struct challenge_cache *c);
 
-/* Views; valid as long as the route, or, where `scratch` was needed, as long as scratch. */
+/* Views, both NUL-terminated; valid as long as the route, or, where `scratch` was needed, as long
+ * as scratch. */
 struct challenge {
     const char *header; /* value of PAYMENT-REQUIRED: base64, no line breaks */
     size_t header_len;
@@ -42,7 +43,8 @@ CHECKED enum err_kind challenge_rebuild(struct route *route, const char *origin,
                                         struct err *err);
 
 /* The 402 (or 400, 412) of `route` for canonical `path`. fault PAYMENT_NONE gives the cached one.
- * `reason` overrides the fault's word (a facilitator's filtered invalidReason) or is NULL. */
+ * `reason` overrides the fault's word (a facilitator's invalidReason, which goes through
+ * reason_filter() here) or is NULL. */
 void challenge_make(const struct route *route, const char *origin, const char *path,
                     enum payment_fault fault, const char *reason, struct buf *scratch,
                     struct challenge *out);

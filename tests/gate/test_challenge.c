@@ -53,6 +53,8 @@ static void a_fault_is_named_in_both(void **state)
     struct challenge out;
     buf_init(&scratch, 65536);
     challenge_make(fixture_route(c, "/a"), c->origin, "/a", PAYMENT_EXPIRED, NULL, &scratch, &out);
+    assert_int_equal(strlen(out.header), out.header_len); /* a header is sent as a string */
+    assert_int_equal(strlen(out.body), out.body_len);
     json_t *v2 CLEANUP_JSON = header_json(&out);
     json_t *v1 CLEANUP_JSON = json_loadb(out.body, out.body_len, 0, NULL);
     assert_string_equal(json_string_value(json_at(v2, "/error")),
@@ -99,8 +101,17 @@ static void B18_reasons_are_filtered(void **state)
                                        "<script>", "\xc3\xa9", "token=secret" };
     assert_string_equal(reason_filter(long_word, out), "payment_invalid");
     assert_string_equal(reason_filter(NULL, out), "payment_invalid");
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_string_equal(reason_filter(bad[i], out), "payment_invalid");
+        struct gate_config *c CLEANUP(config_unrefp) = fixture_load();
+        struct buf scratch CLEANUP(buf_fini);
+        struct challenge ch;
+        buf_init(&scratch, 65536);
+        challenge_make(fixture_route(c, "/a"), c->origin, "/a", PAYMENT_BAD_SIGNATURE, bad[i],
+                       &scratch, &ch);
+        json_t *v2 CLEANUP_JSON = header_json(&ch);
+        assert_string_equal(json_string_value(json_at(v2, "/error")), "payment_invalid");
+    }
 }
 
 static void receipts(void **state)
