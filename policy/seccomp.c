@@ -1,6 +1,7 @@
 #include "policy/seccomp.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "policy/schema.h"
 
@@ -41,6 +42,27 @@ static bool profile_is_kept(const json_t *caller)
     return true;
 }
 
+/* A call that is denied when an argument has these bits. */
+static const struct {
+    const char *name;
+    int index;
+    int mask;
+    int bits;
+} masked[] = {
+    { "clone", 0, CLONE_NEWUSER_BIT, CLONE_NEWUSER_BIT },
+    { "mknod", 1, S_IFMT, S_IFCHR }, /* old runsc asks for no capability (measured) */
+    { "mknod", 1, S_IFMT, S_IFBLK },
+    { "mknodat", 2, S_IFMT, S_IFCHR },
+    { "mknodat", 2, S_IFMT, S_IFBLK },
+};
+
+static json_t *masked_rule(size_t i)
+{
+    return json_pack("{s:[s],s:s,s:[{s:i,s:i,s:i,s:s}]}", "names", masked[i].name, "action",
+                     "SCMP_ACT_ERRNO", "args", "index", masked[i].index, "value", masked[i].mask,
+                     "valueTwo", masked[i].bits, "op", "SCMP_CMP_MASKED_EQ");
+}
+
 /* clone3's flags are behind a pointer, where no filter sees them. TRACE without a tracer is ENOSYS
  * in gVisor (ERRNO is always EPERM there), after which glibc uses clone; ptrace is denied. */
 static json_t *own_rules(void)
@@ -48,10 +70,12 @@ static json_t *own_rules(void)
     json_t *names = json_array();
     for (size_t i = 0; i < ARRAY_LEN(denied); i++)
         json_array_append_new(names, json_string(denied[i]));
-    return json_pack("[{s:[s],s:s},{s:[s],s:s,s:[{s:i,s:i,s:i,s:s}]},{s:o,s:s}]", "names", "clone3",
-                     "action", "SCMP_ACT_TRACE", "names", "clone", "action", "SCMP_ACT_ERRNO",
-                     "args", "index", 0, "value", CLONE_NEWUSER_BIT, "valueTwo", CLONE_NEWUSER_BIT,
-                     "op", "SCMP_CMP_MASKED_EQ", "names", names, "action", "SCMP_ACT_ERRNO");
+    json_t *rules = json_pack("[{s:[s],s:s}]", "names", "clone3", "action", "SCMP_ACT_TRACE");
+    for (size_t i = 0; i < ARRAY_LEN(masked); i++)
+        json_array_append_new(rules, masked_rule(i));
+    json_array_append_new(rules,
+                          json_pack("{s:o,s:s}", "names", names, "action", "SCMP_ACT_ERRNO"));
+    return rules;
 }
 
 static json_t *unguarded_names(const json_t *rule)
