@@ -27,6 +27,14 @@ void confine_limits(void)
     }
 }
 
+/* Needs CAP_SETPCAP, so it goes before the change of user; where that is missing no_new_privs
+ * stands in for it. */
+static void drop_bounding_set(void)
+{
+    for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+}
+
 static enum err_kind become(const char *name, struct err *err)
 {
     errno = 0;
@@ -58,6 +66,7 @@ enum err_kind confine_drop(const char *user, bool root_ok, struct err *err)
 {
     struct err mine = { 0 };
     struct err *e = err ? err : &mine;
+    drop_bounding_set();
     if (user && become(user, e))
         return e->kind;
     if (geteuid() == 0 && !root_ok)

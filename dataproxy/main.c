@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/confine.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "dataproxy/admin.h"
@@ -66,22 +67,31 @@ static CHECKED enum err_kind open_outside(struct house *house, struct err *err)
     const struct http_client_config client = { .ca_file = house->config->ca_file };
     if (loop_new(&house->loop, err) ||
         resolver_new(house->loop, house->config->resolver, &house->resolver, err) ||
-        http_client_new(house->loop, &client, &house->client, err) ||
-        egress_new(house->loop, house->config->ledger, &house->egress, err))
+        http_client_new(house->loop, &client, &house->client, err))
         return err->kind;
     house->fetcher = (struct fetcher){ .resolver = house->resolver, .client = house->client };
     return ERR_OK;
 }
 
-static CHECKED enum err_kind open_inside(struct house *house, struct err *err)
+/* What needs rights: the listener's port may be a low one. */
+static CHECKED enum err_kind open_listener(struct house *house, struct err *err)
 {
     house->requests = requests_new();
     const struct proxy_parts parts = { .loop = house->loop,
                                        .config = house->config,
                                        .requests = house->requests,
                                        .fetcher = &house->fetcher,
-                                       .egress = house->egress };
-    if (proxy_new(&parts, &house->proxy, err) || proxy_listen(house->proxy, err) ||
+                                       .egress = &house->egress };
+    if (proxy_new(&parts, &house->proxy, err))
+        return err->kind;
+    return proxy_listen(house->proxy, err);
+}
+
+/* What the confined user must be able to open, now and again later. */
+static CHECKED enum err_kind open_inside(struct house *house, struct err *err)
+{
+    if (egress_new(house->loop, house->config->ledger, &house->egress, err) ||
+        proxy_start(house->proxy, err) ||
         session_server_new(house->loop, house->config->session, house->config->gate_uid,
                            house->requests, &house->sessions, err))
         return err->kind;
@@ -93,15 +103,27 @@ static CHECKED enum err_kind open_inside(struct house *house, struct err *err)
     return admin_new(&admin, house->config->admin, &house->admin, err);
 }
 
-static CHECKED enum err_kind serve(struct house *house, struct err *err)
+static CHECKED enum err_kind watch_signals(struct house *house, struct err *err)
 {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    if (loop_signals(house->loop, &signals, on_signal, house, err))
+    return loop_signals(house->loop, &signals, on_signal, house, err);
+}
+
+/* Rights go in the order of base/confine.h. */
+static CHECKED enum err_kind open_and_confine(struct house *house, struct err *err)
+{
+    if (open_outside(house, err) || watch_signals(house, err) || open_listener(house, err) ||
+        confine_drop(house->config->user, false, err) || open_inside(house, err))
         return err->kind;
+    return confine_filter(confine_common, confine_common_n, err);
+}
+
+static CHECKED enum err_kind serve(struct house *house, struct err *err)
+{
     log_info("serving", log_str("slug", house->config->slug),
              log_str("listen", house->config->listen), log_int("port", proxy_port(house->proxy)),
              log_int("upstreams", (int64_t)house->config->n_upstreams));
@@ -121,8 +143,9 @@ static int run_serve(int argc, char **argv)
     struct house house CLEANUP(house_fini) = { 0 };
     log_open(1, LOG_JSON, LOG_INFO);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (config_load(argv[0], &house.config, &err) || open_outside(&house, &err) ||
-        open_inside(&house, &err) || serve(&house, &err))
+    confine_limits();
+    if (config_load(argv[0], &house.config, &err) || open_and_confine(&house, &err) ||
+        serve(&house, &err))
         return fault(&err);
     return 0;
 }

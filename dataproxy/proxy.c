@@ -121,7 +121,7 @@ static void finish(struct call *call, enum proxy_outcome outcome, const char *wh
     proxy->stats.bytes_up += call->record.bytes_up;
     proxy->stats.bytes_down += call->record.bytes_down;
     proxy->stats.calls--;
-    egress_add(proxy->parts.egress, &call->record);
+    egress_add(*proxy->parts.egress, &call->record);
     log_info("call", log_str("outcome", outcome_names[outcome]),
              log_str("request", call->record.request_id),
              log_str("upstream", call->record.upstream), log_str("method", call->record.method),
@@ -654,15 +654,17 @@ enum err_kind proxy_new(const struct proxy_parts *parts, struct proxy **out, str
         .on_request = on_request,
         .arg = proxy,
     };
-    enum err_kind kind = data_keys_load(parts->config->keys, &proxy->keys, err);
-    if (!kind)
-        kind = make_desks(proxy, err);
-    if (!kind)
-        kind = http_server_new(parts->loop, &server, &proxy->server, err);
+    enum err_kind kind = http_server_new(parts->loop, &server, &proxy->server, err);
     if (kind)
         return kind;
     *out = STEAL(proxy);
     return ERR_OK;
+}
+
+enum err_kind proxy_start(struct proxy *proxy, struct err *err)
+{
+    enum err_kind kind = data_keys_load(proxy->parts.config->keys, &proxy->keys, err);
+    return kind ? kind : make_desks(proxy, err);
 }
 
 void proxy_free(struct proxy *proxy)

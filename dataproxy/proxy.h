@@ -24,7 +24,7 @@ struct proxy_parts {
     const struct config *config;
     struct requests *requests;
     struct fetcher *fetcher;
-    struct egress *egress;
+    struct egress *const *egress; /* the pointer is set by the time of proxy_start() */
 };
 
 /* Loads the public keys and every credential: a missing one fails the start. Does not listen yet.
@@ -34,7 +34,11 @@ CHECKED enum err_kind proxy_new(const struct proxy_parts *parts, struct proxy **
 void proxy_free(struct proxy *proxy);
 DEFINE_CLEANUP(struct proxy, proxy_free, proxy_freep)
 
+/* May need the right to bind a low port. */
 CHECKED enum err_kind proxy_listen(struct proxy *proxy, struct err *err);
+/* Reads the public keys and every credential, as the user who will read them again: a missing one
+ * fails the start. */
+CHECKED enum err_kind proxy_start(struct proxy *proxy, struct err *err);
 int proxy_port(const struct proxy *proxy);
 /* Reads the key directory anew (rotation, SIGHUP); a bad one leaves the keys in hand. */
 CHECKED enum err_kind proxy_reload_keys(struct proxy *proxy, struct err *err);

@@ -179,7 +179,7 @@ static CHECKED enum err_kind listen_at(struct session_server *server, struct err
         return kind;
     server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (server->fd < 0 || bind(server->fd, (const struct sockaddr *)&at, sizeof(at)) ||
-        chmod(at.sun_path, 0660) || listen(server->fd, SESSION_PEERS_MAX))
+        chmod(at.sun_path, 0666) || listen(server->fd, SESSION_PEERS_MAX))
         return err_sys(err, errno, "%s", at.sun_path);
     return loop_watch(server->loop, &server->watch, server->fd, EPOLLIN, on_accept, server, err);
 }

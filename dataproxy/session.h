@@ -19,8 +19,9 @@
 
 struct session_server;
 
-/* Listens on `path` (mode 0660; a stale socket file is replaced, a live one is ERR_EXISTS). Only
- * processes of gate_uid are heard. loop and requests are borrowed. */
+/* Listens on `path` (mode 0666: who may speak is decided by SO_PEERCRED and the directory it lies
+ * in; a stale socket file is replaced, a live one is ERR_EXISTS). Only processes of gate_uid are
+ * heard. loop and requests are borrowed. */
 CHECKED enum err_kind session_server_new(struct loop *loop, const char *path, int64_t gate_uid,
                                          struct requests *requests, struct session_server **out,
                                          struct err *err);

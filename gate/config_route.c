@@ -5,18 +5,22 @@
 #include "base/text.h"
 #include "gate/challenge.h"
 #include "gate/config_scan.h"
+#include "proto/data_token.h"
 
 #define ROUTES_MAX 256
 #define RESERVED_PATH "/.well-known/utter/"
 
-static const char *const route_keys[] = {
-    "path",       "methods",          "price",     "pay",
-    "free",       "description",      "mime_type", "service_name",
-    "tags",       "icon_url",         "timeout_s", "payment_identifier",
-    "extensions", "contract_wallets", "replay",    "replay_max",
-    "replay_s",   "answer",           "forward",   "upto",
-    NULL
-};
+static const char *const route_keys[] = { "path",       "methods",
+                                          "price",      "pay",
+                                          "free",       "description",
+                                          "mime_type",  "service_name",
+                                          "tags",       "icon_url",
+                                          "timeout_s",  "payment_identifier",
+                                          "extensions", "contract_wallets",
+                                          "replay",     "replay_max",
+                                          "replay_s",   "answer",
+                                          "forward",    "upto",
+                                          "upstreams",  NULL };
 static const char *const answer_keys[] = { "allow_empty",  "charge",       "close_delimited",
                                            "end_marker",   "content_type", "json",
                                            "json_pointer", "no_error_key", "on_4xx",
@@ -265,6 +269,31 @@ static void read_sale(const struct at *at, const json_t *root, struct route *r)
                    at->s->c->ledger.sealed_ttl_s);
 }
 
+static bool among(const char **names, const char *name)
+{
+    size_t i = 0;
+    while (names[i] && strcmp(names[i], name) != 0)
+        i++;
+    return names[i] != NULL;
+}
+
+/* Which of the configuration's upstreams this route's handler may reach: all of them unless it says
+ * less. */
+static void read_upstreams(const struct at *at, struct route *r)
+{
+    const struct data_config *d = &at->s->c->data;
+    if (!json_object_get(at->object, "upstreams")) {
+        r->upstreams = d->upstreams;
+        return;
+    }
+    r->upstreams = scan_list(at, "upstreams", DATA_SCOPE_MAX);
+    for (size_t i = 0; r->upstreams[i]; i++) {
+        if (!d->upstreams || !among(d->upstreams, r->upstreams[i]))
+            scan_fault(at->s, "%s.upstreams: \"%.64s\" is not in data.upstreams", at->where,
+                       r->upstreams[i]);
+    }
+}
+
 static void make_challenge(const struct at *at, struct route *r)
 {
     size_t header = 0;
@@ -306,6 +335,7 @@ static void scan_route(struct scan *s, const json_t *root, const json_t *object,
         (uint32_t)scan_int(&at, "timeout_s", 1, 3600, s->c->deadlines.handler / 1000) * 1000;
     read_answer(&at, &r->answer);
     read_forward(&at, r);
+    read_upstreams(&at, r);
     read_sale(&at, root, r);
     make_challenge(&at, r);
     for (size_t i = 0; i < index; i++) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "gate/classify.h"
 #include "gate/request.h"
+#include "gate/tripwire.h"
 
 void reply_fini(struct reply *reply)
 {
@@ -54,17 +55,15 @@ struct u256 handler_charge(const struct request *r)
     return charge;
 }
 
-/* The handler must not hand its way to the upstreams to the buyer. A tripwire against mistakes: a
- * handler that means to can encode it; the control is that the token dies with the request. */
+/* The handler must not hand its way to the upstreams to the buyer: see gate/tripwire.h. */
 static bool leaks_token(const struct request *r, const struct http_result *result)
 {
     if (!r->data_token)
         return false;
-    size_t n = strlen(r->data_token);
-    if (memmem(result->body, result->body_len, r->data_token, n))
+    if (tripwire_hit(r->data_token, result->body, result->body_len))
         return true;
     for (size_t i = 0; i < result->n_fields; i++) {
-        if (memmem(result->fields[i].value.p, result->fields[i].value.len, r->data_token, n))
+        if (tripwire_hit(r->data_token, result->fields[i].value.p, result->fields[i].value.len))
             return true;
     }
     return false;

@@ -236,7 +236,7 @@ static enum step step_judge(struct request *r)
         return answer_error(r, OUTCOME_UNAVAILABLE, 503, "restarting", 2);
     if (gate->unsellable)
         return answer_error(r, OUTCOME_UNAVAILABLE, 503, "facilitator_unsupported", 60);
-    if (gate->data && !data_session_up(gate->data))
+    if (route_has_upstreams(r->route) && !data_session_up(gate->data))
         return answer_error(r, OUTCOME_UNAVAILABLE, 503, "upstreams_unavailable", 2);
     uint32_t retry = facilitator_retry_after_s(gate->facilitator);
     if (retry)

@@ -89,12 +89,18 @@ struct route {
     bool upto_handler_charge; /* Settlement-Overrides is honoured, clamped, on upto offers */
     bool forward_authorization, forward_cookie; /* the buyer's own headers reach the handler */
     enum replay replay;
-    uint32_t replay_max; /* releases of one sealed answer, the first included */
-    uint32_t replay_s;   /* seconds from settlement */
-    uint32_t handler_ms; /* the handler's deadline */
+    uint32_t replay_max;    /* releases of one sealed answer, the first included */
+    uint32_t replay_s;      /* seconds from settlement */
+    uint32_t handler_ms;    /* the handler's deadline */
+    const char **upstreams; /* NULL-terminated: what its data token is good for; NULL: no token */
     struct answer_rule answer;
     struct challenge_cache *challenge; /* owned; made with the route */
 };
+
+static inline bool route_has_upstreams(const struct route *route)
+{
+    return route->upstreams && route->upstreams[0];
+}
 
 enum route_found { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
 

@@ -49,9 +49,10 @@ static void fill(const struct request *r, struct data_message *message, struct d
     (void)snprintf(message->id, sizeof(message->id), "%s", r->id);
     (void)snprintf(token->request_id, sizeof(token->request_id), "%s", r->id);
     (void)snprintf(token->slug, sizeof(token->slug), "%s", r->config->slug);
-    for (size_t i = 0; i < DATA_SCOPE_MAX && d->upstreams[i]; i++) {
-        (void)snprintf(message->scope[i], sizeof(message->scope[i]), "%s", d->upstreams[i]);
-        (void)snprintf(token->scope[i], sizeof(token->scope[i]), "%s", d->upstreams[i]);
+    for (size_t i = 0; i < DATA_SCOPE_MAX && r->route->upstreams[i]; i++) {
+        const char *name = r->route->upstreams[i];
+        (void)snprintf(message->scope[i], sizeof(message->scope[i]), "%s", name);
+        (void)snprintf(token->scope[i], sizeof(token->scope[i]), "%s", name);
         message->n_scope = token->n_scope = i + 1;
     }
 }
@@ -61,7 +62,7 @@ enum step upstreams_open(struct request *r)
     struct data_message message = { 0 };
     struct data_token token = { 0 };
     struct err err = { 0 };
-    if (!r->gate->data)
+    if (!route_has_upstreams(r->route))
         return STEP_HANDLER;
     fill(r, &message, &token);
     if (data_token_mint(r->gate->data_key, &token, &r->data_token, &err)) {

@@ -34,12 +34,13 @@ def rss(pid):
 class Proxy:
     def __init__(self, build, folder, upstream):
         sys.path.insert(0, os.path.join(HERE, "../integration/dataproxy"))
-        import conftest
+        import proxyrig
 
         class Address:
             port = upstream
 
-        self.real = conftest.Proxy(os.path.join(folder, "proxy"), build, Address)
+        os.mkdir(os.path.join(folder, "proxy"))
+        self.real = proxyrig.Proxy(os.path.join(folder, "proxy"), build, Address)
         self.gate = self.real.gate()
         self.gate.open("bench", calls=1000000, bytes=1 << 30)
         self.headers = {"Host": "data", "Utter-Data-Token": self.real.token("bench", calls=1000000)}
@@ -75,6 +76,7 @@ def run(build, report):
     report.at_most("data token: check, CPU", again, "us", 120)
     report.ratio("data token: a token's first check, CPU", "OpenSSL's Ed25519 verification alone", verify, first, "us", 1.25)
     folder = tempfile.mkdtemp(prefix="ut-bench-")
+    os.chmod(folder, 0o755)
     echo = subprocess.Popen([bench + "/echo_server"], stdout=subprocess.PIPE, text=True)
     proxy = peer = None
     try:

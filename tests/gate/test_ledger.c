@@ -523,7 +523,7 @@ static void deleted_ledger_is_not_replaced(void **state)
     assert_int_equal(ledger_init(&rig->setup, &err), ERR_EXISTS);
     rig_open(rig);
     assert_true(ledger_is_young(rig->ledger, time(NULL), 300));
-    assert_true(ledger_is_young(rig->ledger, time(NULL) + 299, 300));
+    assert_true(ledger_is_young(rig->ledger, time(NULL) + 200, 300));
     assert_false(ledger_is_young(rig->ledger, time(NULL) + 400, 300));
 }
 

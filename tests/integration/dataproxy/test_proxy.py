@@ -3,6 +3,7 @@ import base64
 import concurrent.futures
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import urllib.request
 
 import pytest
 
-from conftest import SECRET
+from proxyrig import SECRET
 
 pytestmark = pytest.mark.once
 
@@ -520,3 +521,17 @@ def test_ordinary_clients(proxy, gate, upstream, client):
              for word in CLIENTS[client]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert done.stdout.strip() == "fine", done
+
+
+def test_it_keeps_no_rights(proxy):
+    rows = dict(line.split(":\t", 1) for line in open("/proc/%d/status" % proxy.process.pid).read().splitlines() if ":\t" in line)
+    assert rows["Uid"].split() == [str(pwd.getpwnam("nobody").pw_uid)] * 4
+    assert rows["NoNewPrivs"] == "1" and rows["Seccomp"] == "2"
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert int(rows[name], 16) == 0, name
+    assert open("/proc/%d/limits" % proxy.process.pid).read().split("Max core file size")[1].split()[0] == "0"
+
+
+def test_root_without_a_user_is_refused(make_proxy):
+    with pytest.raises(AssertionError, match="user"):
+        make_proxy(lambda config: config.pop("user"))
