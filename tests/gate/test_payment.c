@@ -50,6 +50,18 @@ static void official_payments_are_taken(void **state)
     }
 }
 
+static void official_python_payment_is_taken(void **state)
+{
+    const struct route *route = fixture_route(*state, "/a");
+    json_t *payment CLEANUP_JSON = fixture_payment("python_v2_eip3009");
+    struct payment p CLEANUP(payment_fini);
+    assert_int_equal(fixture_read(payment, &p), PAYMENT_OK);
+    assert_int_equal(payment_bind(&p, route, NULL), PAYMENT_OK);
+    struct payment_limits l = fixture_limits(p.valid_before - 120);
+    assert_int_equal(payment_check(&p, route, &l, NULL), PAYMENT_OK);
+    assert_int_equal(p.proof, PAYER_PROVEN);
+}
+
 /* ---- A1: one authorization, one key ---- */
 
 static void expect_same_key(json_t *a, json_t *b, const struct route *route)
@@ -657,6 +669,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(official_payments_are_taken),
+        cmocka_unit_test(official_python_payment_is_taken),
         cmocka_unit_test(A1_reencodings_have_one_key),
         cmocka_unit_test(A1_v1_and_v2_have_one_key),
         cmocka_unit_test(A1_exact_and_upto_share_permit2_nonces),

@@ -116,6 +116,30 @@ def test_fetch_v2_upto(cold, npm):
     assert cold.book()["transfers"][0]["value"] == "10000"
 
 
+@pytest.mark.parametrize("override,charged", [
+    ("700", "700"), ("1", "500"), ("99999", "9000"), ("50%", "9000"), ("-1", "9000"), (None, "9000")])
+def test_a16_upto_charge_of_the_handler_is_clamped(cold, npm, override, charged):
+    from rig import ok
+    extra = 'Settlement-Overrides: {"amount":"%s"}\r\n' % override if override else ""
+    cold.handler.answer = lambda request: ok(b'{"answer":42}', extra=extra)
+    cold.start_facilitator()
+    url = shop(cold, {"path": "/a", "price": "0.01", "pay": [offer(scheme="upto")],
+                      "upto": {"handler_charge": True, "min": "0.0005", "max": "0.009"}})
+    result = buy(npm, "v2", url)
+    expect_sale(result, cold, "eip155:84532")
+    assert cold.book()["transfers"][0]["value"] == charged
+
+
+def test_a16_upto_charge_of_the_handler_needs_the_opt_in(cold, npm):
+    from rig import ok
+    cold.handler.answer = lambda request: ok(
+        b'{"answer":42}', extra='Settlement-Overrides: {"amount":"1"}\r\n')
+    cold.start_facilitator()
+    url = shop(cold, {"path": "/a", "price": "0.01", "pay": [offer(scheme="upto")]})
+    expect_sale(buy(npm, "v2", url), cold, "eip155:84532")
+    assert cold.book()["transfers"][0]["value"] == "10000"
+
+
 def test_fetch_v1_legacy(cold, npm):
     cold.start_facilitator()
     url = shop(cold, {"path": "/a", "price": "0.01"})
