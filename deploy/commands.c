@@ -5,10 +5,14 @@
 
 #include "base/json.h"
 #include "base/own.h"
+#include "deploy/audit.h"
 #include "deploy/deploy.h"
 #include "deploy/endpoint.h"
 #include "deploy/image.h"
 #include "deploy/look.h"
+#include "deploy/operate.h"
+#include "deploy/render.h"
+#include "deploy/watch.h"
 
 #define CLEANUP_DEPLOY CLEANUP(deploy_close)
 
@@ -96,6 +100,61 @@ enum err_kind command_image(const struct command_line *line, struct err *err)
     if (!kind)
         printf("%s %s\n", image->name, image->digest);
     return kind;
+}
+
+#define WITH_DEPLOY(d)                                                                             \
+    struct deploy d CLEANUP_DEPLOY = { 0 };                                                        \
+    if (deploy_open(line->settings, &d, err))                                                      \
+    return err->kind
+
+enum err_kind command_doctor(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return doctor_run(&d, false, err);
+}
+
+enum err_kind command_audit(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return audit_run(&d, line->n_args ? line->args[0] : NULL, line->live, err);
+}
+
+enum err_kind command_watch(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return watch_run(&d, line->once, err);
+}
+
+enum err_kind command_token(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return operate_token(&d, line->args[0], line->args[1], err);
+}
+
+enum err_kind command_backup(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return operate_backup(&d, line->args[0], line->args[1], err);
+}
+
+enum err_kind command_restore(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return operate_restore(&d, line->args[0], line->args[1], err);
+}
+
+enum err_kind command_upgrade(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    if (!line->gate || (line->n_args == 0) != line->all)
+        return err_set(err, ERR_INVALID, "upgrade: --gate IMAGE, and slugs or --all");
+    return operate_upgrade(&d, line->gate, line->all ? NULL : line->args, line->n_args, err);
+}
+
+enum err_kind command_render(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return render_run(&d, line->args[0], line->args[1], err);
 }
 
 enum err_kind command_exec(const struct command_line *line, struct err *err)

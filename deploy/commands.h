@@ -24,4 +24,12 @@ CHECKED enum err_kind command_status(const struct command_line *line, struct err
 CHECKED enum err_kind command_logs(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_check(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_image(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_doctor(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_audit(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_watch(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_token(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_backup(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_restore(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_upgrade(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_render(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_exec(const struct command_line *line, struct err *err);

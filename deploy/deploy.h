@@ -37,6 +37,7 @@ struct realise {
     const struct plan *old;
     const char *token; /* source file, or NULL */
     bool changed;
+    bool handler_started;
 };
 CHECKED enum err_kind realise(struct deploy *deploy, struct realise *what, struct err *err);
 /* Ends containers and namespaces of the slug that are not the plan's (plan NULL: all of them). */

@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/own.h"
@@ -113,5 +114,50 @@ enum err_kind payments_backup(const struct plan *plan, const char *to, struct er
     (void)sqlite3_backup_step(backup, -1);
     if (sqlite3_backup_finish(backup) != SQLITE_OK)
         return sql_fault(copy, to, err);
+    return ERR_OK;
+}
+
+static enum err_kind one_number(sqlite3 *db, const char *sql, int64_t *out, struct err *err)
+{
+    sqlite3_stmt *s CLEANUP(statement_freep) = NULL;
+    if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK || sqlite3_step(s) != SQLITE_ROW)
+        return sql_fault(db, "copy", err);
+    *out = sqlite3_column_int64(s, 0);
+    return ERR_OK;
+}
+
+static enum err_kind copy_and_doubt(const char *from, const char *to, int64_t *doubtful,
+                                    int64_t *newest, struct err *err)
+{
+    sqlite3 *source CLEANUP(sqlite_freep) = NULL;
+    sqlite3 *copy CLEANUP(sqlite_freep) = NULL;
+    if (open_ledger(from, &source, err))
+        return err->kind;
+    if (sqlite3_open_v2(to, &copy, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
+        return sql_fault(copy, to, err);
+    sqlite3_backup *backup = sqlite3_backup_init(copy, "main", source, "main");
+    if (!backup)
+        return sql_fault(copy, to, err);
+    (void)sqlite3_backup_step(backup, -1);
+    if (sqlite3_backup_finish(backup) != SQLITE_OK ||
+        sqlite3_exec(copy, "UPDATE payment SET state = 9 WHERE state IN (3, 6)", NULL, NULL,
+                     NULL) != SQLITE_OK)
+        return sql_fault(copy, to, err);
+    if (one_number(copy, "SELECT count(*) FROM payment WHERE state = 9", doubtful, err) ||
+        one_number(copy, "SELECT coalesce(max(created_s), 0) FROM payment", newest, err))
+        return err->kind;
+    return ERR_OK;
+}
+
+enum err_kind payments_restore(const char *from, const char *to, uint32_t uid, int64_t *doubtful,
+                               int64_t *newest, struct err *err)
+{
+    struct stat st;
+    if (stat(to, &st) == 0)
+        return err_set(err, ERR_EXISTS, "%s is there already", to);
+    if (copy_and_doubt(from, to, doubtful, newest, err))
+        return err->kind;
+    if (chown(to, uid, uid) || chmod(to, 0644))
+        return err_set(err, ERR_INTERNAL, "%s: cannot be given to the gate", to);
     return ERR_OK;
 }

@@ -19,3 +19,8 @@ CHECKED enum err_kind payments_open(const struct plan *plan, json_t **out, struc
 CHECKED enum err_kind payments_last(const struct plan *plan, int n, json_t **out, struct err *err);
 /* A consistent copy of a live ledger, by SQLite's own backup. */
 CHECKED enum err_kind payments_backup(const struct plan *plan, const char *to, struct err *err);
+/* Puts a copy at `to` (which must not exist), owned by uid; payments that were running or settling
+ * become unknown. *doubtful counts what is not final; *newest is the time of the newest payment in
+ * it. */
+CHECKED enum err_kind payments_restore(const char *from, const char *to, uint32_t uid,
+                                       int64_t *doubtful, int64_t *newest, struct err *err);

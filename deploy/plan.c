@@ -61,12 +61,8 @@ static json_t *gate_facilitator(const struct endpoint *e)
 
 static json_t *origin_of(const struct endpoint *e, const struct settings *settings)
 {
-    bool tls = e->tls_resolver || e->tls_cert;
-    int64_t usual = tls ? 443 : 80;
-    const char *scheme = tls ? "https" : "http";
-    if (!settings->traefik_port || settings->traefik_port == usual)
-        return json_sprintf("%s://%s", scheme, e->host);
-    return json_sprintf("%s://%s:%lld", scheme, e->host, (long long)settings->traefik_port);
+    char *authority CLEANUP_FREE = traefik_authority(e, settings);
+    return json_sprintf("%s://%s", e->tls_resolver || e->tls_cert ? "https" : "http", authority);
 }
 
 /* What the gate reads. `edge` and `handler` are its own and the handler's address, bare. */

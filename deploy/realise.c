@@ -114,6 +114,7 @@ static enum err_kind handler_ensure(struct deploy *d, struct realise *what, stru
     deploy_say(d, "network   %s on %s, proved from inside", plan->handler.address, plan->bridge);
     if (member_start(d->cd, plan, &plan->handler, "handler", NULL, err))
         return err->kind;
+    what->handler_started = true;
     if (wait_ready(d, plan, err))
         return err_prefix(err, "%s", plan->handler.id);
     deploy_say(d, "handler   %s runs under %s", plan->handler.id, plan->handler.runtime);

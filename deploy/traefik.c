@@ -54,11 +54,22 @@ static json_t *router(const struct endpoint *e, const struct settings *settings,
     return r;
 }
 
-static json_t *service(const struct endpoint *e, const char *name, const json_t *gates)
+/* The Host that the gate calls its own: with a port where the entry point has an unusual one. */
+char *traefik_authority(const struct endpoint *e, const struct settings *settings)
 {
+    bool tls = e->tls_resolver || e->tls_cert;
+    if (!settings->traefik_port || settings->traefik_port == (tls ? 443 : 80))
+        return xstrdup(e->host);
+    return xasprintf("%s:%lld", e->host, (long long)settings->traefik_port);
+}
+
+static json_t *service(const struct endpoint *e, const struct settings *settings, const char *name,
+                       const json_t *gates)
+{
+    char *host CLEANUP_FREE = traefik_authority(e, settings);
     return json_pack("{s:{s:o, s:b, s:s, s:{s:s, s:s, s:s, s:s}}}", "loadBalancer", "servers",
                      servers(gates), "passHostHeader", 1, "serversTransport", name, "healthCheck",
-                     "path", "/.well-known/utter/alive", "hostname", e->host, "interval", "1s",
+                     "path", "/.well-known/utter/alive", "hostname", host, "interval", "1s",
                      "timeout", "900ms");
 }
 
@@ -70,9 +81,9 @@ json_t *traefik_route(const struct endpoint *e, const struct settings *settings,
     (void)snprintf(wait, sizeof(wait), "%llds", (long long)traefik_response_seconds(e));
     json_t *transport = json_pack("{s:{s:s, s:s, s:s}}", "forwardingTimeouts", "dialTimeout", "2s",
                                   "responseHeaderTimeout", wait, "idleConnTimeout", "30s");
-    json_t *route = json_pack("{s:{s:{s:o}, s:{s:o}, s:{s:o}}}", "http", "routers", name,
-                              router(e, settings, name), "services", name, service(e, name, gates),
-                              "serversTransports", name, transport);
+    json_t *route = json_pack(
+        "{s:{s:{s:o}, s:{s:o}, s:{s:o}}}", "http", "routers", name, router(e, settings, name),
+        "services", name, service(e, settings, name, gates), "serversTransports", name, transport);
     if (e->tls_cert)
         json_object_set_new(route, "tls",
                             json_pack("{s:[{s:s, s:s}]}", "certificates", "certFile", e->tls_cert,

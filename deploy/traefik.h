@@ -17,6 +17,8 @@ json_t *traefik_route(const struct endpoint *endpoint, const struct settings *se
                       const json_t *gates);
 /* The same as container labels, for operators with a Docker-API shim. */
 json_t *traefik_labels(const struct endpoint *endpoint, const struct settings *settings);
+/* "host" or "host:port": the authority of the endpoint's origin. The caller frees. */
+char *traefik_authority(const struct endpoint *endpoint, const struct settings *settings);
 /* Seconds that Traefik must be willing to wait for the gate's first byte. */
 int64_t traefik_response_seconds(const struct endpoint *endpoint);
 

@@ -114,14 +114,20 @@ static enum err_kind check_payee(const struct up *up, struct err *err)
     return ERR_OK;
 }
 
+/* `before` is the record that is replaced, or NULL: the handler's start is carried over from it
+ * unless `started`. */
 static enum err_kind save(const struct deploy *d, const struct plan *plan, const char *phase,
-                          const char *file, struct err *err)
+                          const json_t *before, bool started, struct err *err)
 {
     json_t *record CLEANUP_JSON = plan_record(plan);
+    const json_t *file = json_object_get(before, "file");
+    json_t *since = json_object_get(before, "handlerStarted");
     json_object_set_new(record, "phase", json_string(phase));
-    json_object_set_new(record, "changed", json_integer((json_int_t)time(NULL)));
     if (file)
-        json_object_set_new(record, "file", json_string(file));
+        json_object_set(record, "file", json_object_get(before, "file"));
+    json_object_set_new(record, "handlerStarted",
+                        started || !since ? json_integer((json_int_t)time(NULL))
+                                          : json_incref(since));
     return state_save(d->settings, plan->slug.s, record, err);
 }
 
@@ -143,7 +149,7 @@ static void undo(struct up *up)
 {
     struct err why = { 0 };
     if (!up->old || !up->complete) {
-        if (save(up->d, up->plan, "down", NULL, &why) ||
+        if (save(up->d, up->plan, "down", up->record, false, &why) ||
             realise_undo(up->d, up->plan, 5000, &why) ||
             image_prune(up->d->cd, up->plan->slug.s, NULL, NULL, &why) || forget(up, &why))
             deploy_say(up->d, "undo      %s", why.msg);
@@ -156,6 +162,13 @@ static void undo(struct up *up)
         deploy_say(up->d, "undo      %s", why.msg);
 }
 
+static enum err_kind finish(struct up *up, const char *file, bool started, struct err *err)
+{
+    json_t *before CLEANUP_JSON = up->record ? json_deep_copy(up->record) : json_object();
+    json_object_set_new(before, "file", json_string(file));
+    return save(up->d, up->plan, "up", before, started, err);
+}
+
 static enum err_kind up_locked(struct up *up, const char *file, struct err *err)
 {
     struct deploy *d = up->d;
@@ -164,14 +177,14 @@ static enum err_kind up_locked(struct up *up, const char *file, struct err *err)
     if (files_check_space(d->settings, &space, err) ||
         containerd_lease(d->cd, lease, LEASE_SECONDS, err) || find_images(up, err) ||
         find_record(up, err) || make_plan(up, err) || check_payee(up, err) ||
-        save(d, up->plan, "making", file, err))
+        save(d, up->plan, "making", up->record, false, err))
         return err->kind;
     struct realise what = { .plan = up->plan, .old = up->old, .token = up->endpoint->token_file };
     if (realise(d, &what, err)) {
         undo(up);
         return err->kind;
     }
-    if (save(d, up->plan, "up", file, err) ||
+    if (finish(up, file, what.handler_started, err) ||
         image_prune(d->cd, up->plan->slug.s, up->plan->handler.image,
                     up->old ? up->old->handler.image : NULL, err))
         return err->kind;
@@ -214,19 +227,21 @@ static enum err_kind again_locked(struct deploy *d, const char *name, bool renew
     struct plan *plan CLEANUP(plan_freep) = NULL;
     if (state_load(d->settings, name, &record, err) || plan_load(record, &old, err))
         return err->kind;
-    const char *file = json_string_value(json_object_get(record, "file"));
     enum member_state state = MEMBER_RUNNING;
     if (member_look(d->cd, old, &old->handler, &state, err))
         return err->kind;
     if (renew && state == MEMBER_RUNNING) {
-        if (next_generation(d, record, &plan, err) || save(d, plan, "making", file, err))
+        if (next_generation(d, record, &plan, err) || save(d, plan, "making", record, false, err))
             return err->kind;
     }
     struct realise what = { .plan = plan ? plan : old, .old = plan ? old : NULL };
     if (realise(d, &what, err))
         return err->kind;
     *changed = what.changed;
-    return what.changed ? save(d, what.plan, "up", file, err) : ERR_OK;
+    const char *phase = json_string_value(json_object_get(record, "phase"));
+    if (!what.changed && phase && strcmp(phase, "up") == 0)
+        return ERR_OK;
+    return save(d, what.plan, "up", record, what.handler_started, err);
 }
 
 enum err_kind deploy_again(struct deploy *d, const char *name, bool renew, bool *changed,
@@ -235,7 +250,11 @@ enum err_kind deploy_again(struct deploy *d, const char *name, bool renew, bool 
     struct slug slug;
     int lock CLEANUP_FD = -1;
     *changed = false;
-    if (slug_parse(name, &slug, err) || state_lock_slug(d->settings, &slug, &lock, err))
+    if (slug_parse(name, &slug, err))
+        return err->kind;
+    char *lock_name CLEANUP_FREE = xasprintf("slug.%s", slug.s);
+    if (state_lock_named(d->settings, lock_name, &lock,
+                         err)) /* not waited for: others need watching */
         return err->kind;
     return again_locked(d, name, renew, changed, err);
 }

@@ -1,0 +1,17 @@
+/*
+ * `audit`: what runs now against the plan, from the host's own view. `doctor`: whether this host
+ * can.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "deploy/deploy.h"
+
+/* Every drift is a line; ERR_PRECONDITION when there was one. `live` repeats the proof from inside
+ * from a fresh namespace at the slug's free address. */
+CHECKED enum err_kind audit_run(struct deploy *deploy, const char *slug, bool live,
+                                struct err *err);
+
+/* Every check with what was found and, where it is not good, the fix. ERR_PRECONDITION when one is
+ * that `up` cannot do without. `quiet`: only that one, as the error. */
+CHECKED enum err_kind doctor_run(struct deploy *deploy, bool quiet, struct err *err);
