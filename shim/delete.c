@@ -21,6 +21,7 @@
 #include "shim/binds.h"
 #include "shim/bundle.h"
 #include "shim/cgroup.h"
+#include "shim/cgroup_parents.h"
 #include "shim/commands.h"
 #include "shim/procinfo.h"
 #include "shim/rootfs.h"
@@ -93,13 +94,17 @@ static void remove_cgroup(const struct bundle_state *state)
     int lock = -1; /* its holder is gone; with the file, nothing of it is left */
     if (cgroup_lock(BUNDLE_LOCKS, &path, &lock, &err) == ERR_OK)
         cgroup_unlock(BUNDLE_LOCKS, &path, lock);
-    if (cgroup_remove(host, &path, &err) != ERR_PRECONDITION)
+    cgroup_parents_recall(BUNDLE_LOCKS, &path);
+    if (cgroup_remove(host, &path, &err) != ERR_PRECONDITION) {
+        cgroup_parents_forget(BUNDLE_LOCKS, host, &path);
         return;
+    }
     struct cgroup_set *set CLEANUP(cgroup_set_freep) = cgroup_set_at(host, path.path);
     (void)!cgroup_kill(set, &err);
     while (waitpid(-1, NULL, WNOHANG) > 0)
         continue;
     (void)!cgroup_remove(host, &path, &err);
+    cgroup_parents_forget(BUNDLE_LOCKS, host, &path);
 }
 
 /* Only what this program has made: a path of another form in a state file is left alone. */

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "shim/binds.h"
+#include "shim/cgroup_parents.h"
 #include "shim/console.h"
 #include "shim/task.h"
 #include "shim/task_judge.h"
@@ -104,6 +105,7 @@ static CHECKED enum err_kind claim_cgroup(struct task *task, struct err *err)
         return err_prefix(err, "cgroups-path");
     if ((kind = cgroup_claim(sandbox->cgroups, &sandbox->cgroup_path, err)))
         return err_prefix(err, "cgroups-path");
+    cgroup_parents_note(BUNDLE_LOCKS, &sandbox->cgroup_path);
     sandbox->cgroup_claimed = true;
     sandbox->runsc.systemd_cgroup = parsed.systemd;
     return ERR_OK;

@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "shim/binds.h"
+#include "shim/cgroup_parents.h"
 #include "shim/task.h"
 
 #define GONE_MS 5000U
@@ -35,6 +36,7 @@ static void remove_cgroup(struct task *task)
     struct err err = { 0 };
     if (!sandbox->cgroup_claimed)
         return;
+    cgroup_parents_recall(BUNDLE_LOCKS, &sandbox->cgroup_path);
     enum err_kind kind = cgroup_remove(sandbox->cgroups, &sandbox->cgroup_path, &err);
     if (kind == ERR_PRECONDITION) {
         /* Something of the sandbox outlived it: nothing else was ever in this leaf. */
@@ -45,6 +47,7 @@ static void remove_cgroup(struct task *task)
         if (!kind)
             kind = cgroup_remove(sandbox->cgroups, &sandbox->cgroup_path, &err);
     }
+    cgroup_parents_forget(BUNDLE_LOCKS, sandbox->cgroups, &sandbox->cgroup_path);
     note(task, kind, &err);
     sandbox->cgroup_claimed = false;
 }
