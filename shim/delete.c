@@ -129,10 +129,12 @@ static void clean(const char *bundle, const struct bundle_state *state)
 {
     bool workload = state->role && strcmp(state->role, "workload") == 0;
     if (state->id && run_dir_fine(state->run_dir)) {
-        if (workload)
+        if (workload) {
             runsc_delete(state);
-        else
+            remove_cgroup(state);
+        } else {
             clean_sandbox(state);
+        }
     }
     struct err err;
     char *private CLEANUP_FREE = xasprintf("%s/utter", bundle);

@@ -70,6 +70,8 @@ struct task {
     struct policy_plan plan;     /* borrows from both */
     struct policy_limits limits; /* asked for by this container */
     struct sandbox *sandbox;     /* shim's; NULL while there is none */
+    struct cgroup_path leaf;     /* a workload's: empty, made by runsc */
+    bool leaf_claimed;
     struct control_conn *wait_conn;
     int netns_fd;     /* what the spec named; -1 */
     const char *busy; /* the long operation under way; NULL */

@@ -70,7 +70,8 @@ static CHECKED enum err_kind save_state(struct task *task, struct err *err)
     };
     char role[16];
     (void)snprintf(role, sizeof(role), "%s", ROLES[task->role]);
-    bool root = task->role != POLICY_ROLE_WORKLOAD;
+    const struct cgroup_path *leaf =
+        task->role == POLICY_ROLE_WORKLOAD ? &task->leaf : &sandbox->cgroup_path;
     struct bundle_state state = {
         .ns = (char *)(uintptr_t)shim->ns,
         .id = task->id,
@@ -79,9 +80,9 @@ static CHECKED enum err_kind save_state(struct task *task, struct err *err)
         .run_dir = (char *)(uintptr_t)shim->run_dir,
         .socket = (char *)(uintptr_t)shim->socket,
         .runsc = sandbox->binary->path,
-        .cgroup = (char *)(uintptr_t)(root ? sandbox->cgroup_path.path : NULL),
-        .cgroup_keep = (int64_t)sandbox->cgroup_path.keep_len,
-        .cgroup_systemd = sandbox->cgroup_path.systemd,
+        .cgroup = (char *)(uintptr_t)leaf->path,
+        .cgroup_keep = (int64_t)leaf->keep_len,
+        .cgroup_systemd = leaf->systemd,
         .network_sandbox = sandbox->runsc.network_sandbox,
         .pid = sandbox->pid,
         .start_ticks = (int64_t)sandbox->start_ticks,
@@ -98,8 +99,15 @@ static CHECKED enum err_kind claim_cgroup(struct task *task, struct err *err)
     enum err_kind kind = cgroup_path_parse(path ? path : "", &parsed, err);
     if (kind)
         return err_prefix(err, "cgroups-path");
-    if (task->role == POLICY_ROLE_WORKLOAD)
-        return ERR_OK; /* runsc makes an empty one of its own; limits are the pod's */
+    if (task->role == POLICY_ROLE_WORKLOAD) {
+        /* runsc makes an empty one; limits are the pod's */
+        if ((kind = cgroup_claim(sandbox->cgroups, &parsed, err)))
+            return err_prefix(err, "cgroups-path");
+        task->leaf = parsed;
+        task->leaf_claimed = true;
+        cgroup_parents_note(BUNDLE_LOCKS, &task->leaf);
+        return ERR_OK;
+    }
     sandbox->cgroup_path = parsed;
     if ((kind = cgroup_lock(BUNDLE_LOCKS, &parsed, &sandbox->cgroup_lock, err)))
         return err_prefix(err, "cgroups-path");

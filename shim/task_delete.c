@@ -30,25 +30,33 @@ static void note(struct task *task, enum err_kind kind, const struct err *err)
         task->teardown->first = *err;
 }
 
+static void remove_leaf(struct task *task, struct cgroup_path *path)
+{
+    struct shim *shim = task->shim;
+    struct err err = { 0 };
+    cgroup_parents_recall(BUNDLE_LOCKS, path);
+    enum err_kind kind = cgroup_remove(shim->cgroups, path, &err);
+    if (kind == ERR_PRECONDITION) {
+        /* Something of the sandbox outlived it: nothing else was ever in this leaf. */
+        struct cgroup_set *set CLEANUP(cgroup_set_freep) = cgroup_set_at(shim->cgroups, path->path);
+        kind = set ? cgroup_kill(set, &err) : kind;
+        if (!kind)
+            kind = cgroup_remove(shim->cgroups, path, &err);
+    }
+    cgroup_parents_forget(BUNDLE_LOCKS, shim->cgroups, path);
+    note(task, kind, &err);
+}
+
+/* A workload's leaf stays where its sandbox died before runsc could remove it. */
 static void remove_cgroup(struct task *task)
 {
     struct sandbox *sandbox = task->sandbox;
-    struct err err = { 0 };
-    if (!sandbox->cgroup_claimed)
+    if (task->leaf_claimed)
+        remove_leaf(task, &task->leaf);
+    task->leaf_claimed = false;
+    if (task->role == POLICY_ROLE_WORKLOAD || !sandbox || !sandbox->cgroup_claimed)
         return;
-    cgroup_parents_recall(BUNDLE_LOCKS, &sandbox->cgroup_path);
-    enum err_kind kind = cgroup_remove(sandbox->cgroups, &sandbox->cgroup_path, &err);
-    if (kind == ERR_PRECONDITION) {
-        /* Something of the sandbox outlived it: nothing else was ever in this leaf. */
-        struct cgroup_set *set CLEANUP(cgroup_set_freep) =
-            cgroup_set_at(sandbox->cgroups, sandbox->cgroup_path.path);
-        kind = set ? cgroup_kill(set, &err) : kind;
-        children_reap(sandbox->runsc.children);
-        if (!kind)
-            kind = cgroup_remove(sandbox->cgroups, &sandbox->cgroup_path, &err);
-    }
-    cgroup_parents_forget(BUNDLE_LOCKS, sandbox->cgroups, &sandbox->cgroup_path);
-    note(task, kind, &err);
+    remove_leaf(task, &sandbox->cgroup_path);
     sandbox->cgroup_claimed = false;
 }
 
@@ -69,7 +77,6 @@ static void remove_sandbox(struct task *task)
     if (task->role == POLICY_ROLE_WORKLOAD || !task->sandbox)
         return;
     struct err err = { 0 };
-    remove_cgroup(task);
     note(task, fs_remove_tree(shim->run_dir, &err), &err);
     control_conn_free(STEAL(task->wait_conn));
     for (struct task *t = shim->tasks; t; t = t->next)
@@ -79,6 +86,7 @@ static void remove_sandbox(struct task *task)
 
 static void finish(struct task *task)
 {
+    remove_cgroup(task);
     remove_sandbox(task);
     remove_files(task);
     struct teardown *teardown = STEAL(task->teardown);
