@@ -1,8 +1,10 @@
 #include "shim/cgroup_parents.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -24,6 +26,19 @@ static char *note_file(const char *dir, const char *path, size_t len)
     return xasprintf("%s/parent-%016" PRIx64, dir, hash);
 }
 
+enum err_kind cgroup_parents_hold(const char *dir, int *out, struct err *err)
+{
+    enum err_kind kind = fs_mkdirs(dir, 0700, err);
+    if (kind)
+        return kind;
+    int fd CLEANUP_FD = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Removers keep it for moments only. */
+    if (fd < 0 || flock(fd, LOCK_SH) != 0)
+        return err_sys(err, errno, "%s", dir);
+    *out = steal_fd(&fd);
+    return ERR_OK;
+}
+
 void cgroup_parents_note(const char *dir, const struct cgroup_path *path)
 {
     struct err err = { 0 };
@@ -38,7 +53,7 @@ void cgroup_parents_note(const char *dir, const struct cgroup_path *path)
     }
 }
 
-void cgroup_parents_recall(const char *dir, struct cgroup_path *path)
+static void recall(const char *dir, struct cgroup_path *path)
 {
     size_t len = parent_len(path->path, strlen(path->path));
     for (; len > 0; len = parent_len(path->path, len)) {
@@ -51,8 +66,7 @@ void cgroup_parents_recall(const char *dir, struct cgroup_path *path)
     }
 }
 
-void cgroup_parents_forget(const char *dir, const struct cgroup_host *host,
-                           const struct cgroup_path *path)
+static void forget(const char *dir, const struct cgroup_host *host, const struct cgroup_path *path)
 {
     size_t len = parent_len(path->path, strlen(path->path));
     for (; len > 0; len = parent_len(path->path, len)) {
@@ -63,4 +77,20 @@ void cgroup_parents_forget(const char *dir, const struct cgroup_host *host,
             return;
         (void)unlink(file);
     }
+}
+
+enum err_kind cgroup_parents_remove(const char *dir, const struct cgroup_host *host,
+                                    const struct cgroup_path *path, struct err *err)
+{
+    struct cgroup_path wanted = *path;
+    int fd CLEANUP_FD = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool alone = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (alone)
+        recall(dir, &wanted);
+    else
+        wanted.keep_len = parent_len(path->path, strlen(path->path));
+    enum err_kind kind = cgroup_remove(host, &wanted, err);
+    if (alone)
+        forget(dir, host, &wanted);
+    return kind;
 }

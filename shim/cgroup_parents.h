@@ -9,10 +9,12 @@
 
 #include "shim/cgroup.h"
 
+/* While *fd (the caller's, close it) is open nobody removes a parent: from before cgroup_claim()
+ * until runsc has made the leaf. */
+CHECKED enum err_kind cgroup_parents_hold(const char *dir, int *fd, struct err *err);
 /* After cgroup_claim(): notes the parents of path->path beyond keep_len. */
 void cgroup_parents_note(const char *dir, const struct cgroup_path *path);
-/* Before cgroup_remove(): lowers keep_len by the parents that are noted. */
-void cgroup_parents_recall(const char *dir, struct cgroup_path *path);
-/* After it: drops the notes of parents that are gone. */
-void cgroup_parents_forget(const char *dir, const struct cgroup_host *host,
-                           const struct cgroup_path *path);
+/* cgroup_remove() of the leaf and of every parent that is noted and empty. While somebody holds the
+ * parents only the leaf goes: who holds will be the last one out. */
+CHECKED enum err_kind cgroup_parents_remove(const char *dir, const struct cgroup_host *host,
+                                            const struct cgroup_path *path, struct err *err);

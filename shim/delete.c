@@ -94,17 +94,13 @@ static void remove_cgroup(const struct bundle_state *state)
     int lock = -1; /* its holder is gone; with the file, nothing of it is left */
     if (cgroup_lock(BUNDLE_LOCKS, &path, &lock, &err) == ERR_OK)
         cgroup_unlock(BUNDLE_LOCKS, &path, lock);
-    cgroup_parents_recall(BUNDLE_LOCKS, &path);
-    if (cgroup_remove(host, &path, &err) != ERR_PRECONDITION) {
-        cgroup_parents_forget(BUNDLE_LOCKS, host, &path);
+    if (cgroup_parents_remove(BUNDLE_LOCKS, host, &path, &err) != ERR_PRECONDITION)
         return;
-    }
     struct cgroup_set *set CLEANUP(cgroup_set_freep) = cgroup_set_at(host, path.path);
     (void)!cgroup_kill(set, &err);
     while (waitpid(-1, NULL, WNOHANG) > 0)
         continue;
-    (void)!cgroup_remove(host, &path, &err);
-    cgroup_parents_forget(BUNDLE_LOCKS, host, &path);
+    (void)!cgroup_parents_remove(BUNDLE_LOCKS, host, &path, &err);
 }
 
 /* Only what this program has made: a path of another form in a state file is left alone. */

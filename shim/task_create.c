@@ -23,6 +23,7 @@
 /* What is needed only while a create is under way. */
 struct creation {
     const struct task_create_request *request;
+    int parents; /* held: nobody removes the cgroup's parents now; -1 */
     struct err failure;
 };
 
@@ -50,6 +51,7 @@ static struct task *task_new(struct shim *shim, const struct task_create_request
     process_init(&task->process, &request->streams);
     task->creation = xcalloc(1, sizeof(*task->creation));
     task->creation->request = request;
+    task->creation->parents = -1;
     task->next = shim->tasks;
     shim->tasks = task;
     return task;
@@ -99,6 +101,8 @@ static CHECKED enum err_kind claim_cgroup(struct task *task, struct err *err)
     enum err_kind kind = cgroup_path_parse(path ? path : "", &parsed, err);
     if (kind)
         return err_prefix(err, "cgroups-path");
+    if ((kind = cgroup_parents_hold(BUNDLE_LOCKS, &task->creation->parents, err)))
+        return kind;
     if (task->role == POLICY_ROLE_WORKLOAD) {
         /* runsc makes an empty one; limits are the pod's */
         if ((kind = cgroup_claim(sandbox->cgroups, &parsed, err)))
@@ -257,9 +261,16 @@ static void on_streams_ready(void *arg, const struct err *err)
     control_identify(task->wait_conn, task->id, on_identified, task);
 }
 
+static void let_parents_go(struct creation *creation)
+{
+    if (creation->parents >= 0)
+        (void)close(steal_fd(&creation->parents));
+}
+
 static void on_runsc_create(void *arg, const struct err *err)
 {
     struct task *task = arg;
+    let_parents_go(task->creation);
     struct err why = *err;
     if (task->role != POLICY_ROLE_WORKLOAD)
         streams_handed_over(task->process.streams);
@@ -336,6 +347,7 @@ static void on_undone(void *arg, const struct err *err)
 
 static void fail(struct task *task, const struct err *why)
 {
+    let_parents_go(task->creation);
     task->creation->failure = *why;
     task_teardown(task, on_undone, task);
 }

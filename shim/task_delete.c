@@ -34,16 +34,14 @@ static void remove_leaf(struct task *task, struct cgroup_path *path)
 {
     struct shim *shim = task->shim;
     struct err err = { 0 };
-    cgroup_parents_recall(BUNDLE_LOCKS, path);
-    enum err_kind kind = cgroup_remove(shim->cgroups, path, &err);
+    enum err_kind kind = cgroup_parents_remove(BUNDLE_LOCKS, shim->cgroups, path, &err);
     if (kind == ERR_PRECONDITION) {
         /* Something of the sandbox outlived it: nothing else was ever in this leaf. */
         struct cgroup_set *set CLEANUP(cgroup_set_freep) = cgroup_set_at(shim->cgroups, path->path);
         kind = set ? cgroup_kill(set, &err) : kind;
         if (!kind)
-            kind = cgroup_remove(shim->cgroups, path, &err);
+            kind = cgroup_parents_remove(BUNDLE_LOCKS, shim->cgroups, path, &err);
     }
-    cgroup_parents_forget(BUNDLE_LOCKS, shim->cgroups, path);
     note(task, kind, &err);
 }
 
