@@ -108,7 +108,7 @@ struct policy_limits {
     int64_t cpu_quota;  /* microseconds */
     int64_t cpu_period; /* microseconds */
     int64_t pids;       /* N: what RLIMIT_NPROC says inside the guest */
-    int64_t host_pids;  /* 2·N·U + 64: pids.max of the sandbox's cgroup */
+    int64_t host_pids;  /* 8·N·U + 64: pids.max of the sandbox's cgroup */
     int64_t nofile;
 };
 

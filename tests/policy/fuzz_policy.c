@@ -30,7 +30,7 @@ static void check_promises(const json_t *out)
     assert(json_equal(json_at(out, "/linux/resources/memory/limit"),
                       json_at(out, "/linux/resources/memory/swap")));
     assert(json_integer_value(json_at(out, "/linux/resources/cpu/quota")) > 0);
-    assert(json_integer_value(json_at(out, "/linux/resources/pids/limit")) >= 2 * 8 + 64);
+    assert(json_integer_value(json_at(out, "/linux/resources/pids/limit")) >= 8 * 8 + 64);
     const json_t *first = json_at(out, "/linux/seccomp/syscalls/0/names/0");
     assert(strcmp(json_string_value(first), "clone3") == 0);
     assert(!json_at(out, "/linux/devices") && !json_at(out, "/linux/uidMappings"));

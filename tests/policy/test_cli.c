@@ -115,7 +115,7 @@ static void test_effective(void **state)
     (void)state;
     assert_int_equal(run("effective --config c.json " NONE, false), 0);
     json_t *tree CLEANUP_JSON = parse(out);
-    assert_int_equal(json_integer_value(json_at(tree, "/linux/resources/pids/limit")), 576);
+    assert_int_equal(json_integer_value(json_at(tree, "/linux/resources/pids/limit")), 2112);
     expect("effective --config c.json " PLAIN, 1, "capabilities:");
 }
 

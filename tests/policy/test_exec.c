@@ -83,7 +83,7 @@ static void test_harden_exec(void **state)
  */
 
 static const struct policy_limits in_force = {
-    .memory = 134217728, .cpu_quota = 50000, .cpu_period = 100000, .pids = 256, .host_pids = 576
+    .memory = 134217728, .cpu_quota = 50000, .cpu_period = 100000, .pids = 256, .host_pids = 2112
 };
 
 static void expect_update(const char *text, enum policy_role role, const char *expected,

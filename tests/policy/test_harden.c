@@ -132,11 +132,11 @@ static void test_limits(void **state)
         set_at(spec, edits[2], edits[3]);
         struct run run = harden_take(spec, NULL);
         expect_at(&run, "/linux/resources/memory", "{\"limit\":268435456,\"swap\":268435456}");
-        expect_at(&run, "/linux/resources/pids/limit", "576");
+        expect_at(&run, "/linux/resources/pids/limit", "2112");
         expect_change(&run, "/linux/resources/memory/swap");
         expect_change(&run, "/linux/resources/pids/limit");
         assert_int_equal(run.plan.limits.pids, 256);
-        assert_int_equal(run.plan.limits.host_pids, 2 * 256 + 64);
+        assert_int_equal(run.plan.limits.host_pids, 8 * 256 + 64);
         run_fini(&run);
     }
     const char *const heavy[] = { "/linux/resources/cpu/shares", "262144", NULL };
@@ -145,7 +145,7 @@ static void test_limits(void **state)
     run_fini(&weighty);
     const char *const edits[] = { "/linux/resources/pids/limit", "8", NULL };
     struct run run = harden_changed(NONE, edits);
-    expect_at(&run, "/linux/resources/pids/limit", "80");
+    expect_at(&run, "/linux/resources/pids/limit", "128");
     expect_at(&run, "/process/rlimits/0/soft", "8");
     run_fini(&run);
 }
@@ -400,7 +400,7 @@ static void test_pause(void **state)
         expect_at(&run, "/linux/resources/memory", "{\"limit\":268435456,\"swap\":268435456}");
         expect_at(&run, "/linux/resources/cpu",
                   "{\"quota\":50000,\"period\":100000,\"shares\":512}");
-        expect_at(&run, "/linux/resources/pids/limit", "2112"); /* 2 * 256 * 4 + 64 */
+        expect_at(&run, "/linux/resources/pids/limit", "8256"); /* 8 * 256 * 4 + 64 */
         assert_int_equal(run.plan.role, POLICY_ROLE_PAUSE);
         assert_int_equal(json_object_size(json_object_get(run.out, "annotations")), 2);
         expect_at(&run, "/annotations/io.kubernetes.cri.container-type", "\"sandbox\"");
@@ -424,7 +424,7 @@ static void test_workload(void **state)
                     .cpu_quota = 50000,
                     .cpu_period = 100000,
                     .pids = 256,
-                    .host_pids = 2112,
+                    .host_pids = 8256,
                     .nofile = 1024 },
     };
     struct run run = harden_take(load_spec("cri24-hardened"), &pod);

@@ -64,7 +64,7 @@ static void test_kubelet_forms(void **state)
         check_in_pod(pause, NULL, "", forms[i]);
         check_in_pod(workload, &pod, "", forms[i]);
         assert_int_equal(pod.limits.memory, 268435456);
-        assert_int_equal(pod.limits.host_pids, 2 * 256 * 4 + 64);
+        assert_int_equal(pod.limits.host_pids, 8 * 256 * 4 + 64);
     }
 }
 
