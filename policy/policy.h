@@ -185,8 +185,8 @@ bool policy_report_has(const struct policy_report *report, const char *rule);
  * (asserted), found is printf-like. */
 void policy_report_add(struct policy_report *report, const char *rule, const char *at,
                        const char *found, ...) PRINTF_LIKE(4, 5);
-/* ERR_OK without findings; else ERR_INVALID (malformed) or ERR_PRECONDITION with the refusal text
- * (cut to what err holds). */
+/* ERR_OK without findings; else ERR_INVALID (malformed) or ERR_PRECONDITION with the refusal text:
+ * as many whole findings as err holds, then "and N more". */
 CHECKED enum err_kind policy_report_err(const struct policy_report *report, struct err *err);
 
 struct policy_change {

@@ -8,6 +8,7 @@
 #include "policy/check.h"
 
 #define FOUND_MAX 200
+#define ERR_RESERVE 128  /* of an error's text: for what callers put before and for the rest */
 #define FINDINGS_MAX 200 /* a hostile document may hold thousands; nobody reads more */
 
 struct at at(const char *fmt, ...)
@@ -138,20 +139,28 @@ char *policy_finding_text(const struct policy_finding *finding)
     return xasprintf("%s: %s (%s)", finding->rule->id, finding->found, finding->fix);
 }
 
-char *policy_report_text(const struct policy_report *report)
+/* Whole findings up to about `max` bytes, then how many were left out. */
+static char *text_within(const struct policy_report *report, size_t max)
 {
-    if (report->n == 0)
-        return NULL;
     struct buf text;
     buf_init(&text, 1 << 20);
     buf_append_str(&text, "utter: refused: ");
     for (size_t i = 0; i < report->n; i++) {
         char *line CLEANUP_FREE = policy_finding_text(&report->findings[i]);
+        if (i > 0 && text.len + strlen(line) > max) {
+            buf_printf(&text, "; and %zu more, which utter-policy check lists", report->n - i);
+            break;
+        }
         buf_printf(&text, "%s%s", i ? "; " : "", line);
     }
     char *out = xstrdup(buf_cstr(&text));
     buf_fini(&text);
     return out;
+}
+
+char *policy_report_text(const struct policy_report *report)
+{
+    return report->n ? text_within(report, 1 << 20) : NULL;
 }
 
 bool policy_report_has(const struct policy_report *report, const char *rule)
@@ -165,9 +174,9 @@ bool policy_report_has(const struct policy_report *report, const char *rule)
 
 enum err_kind policy_report_err(const struct policy_report *report, struct err *err)
 {
-    char *text CLEANUP_FREE = policy_report_text(report);
-    if (!text)
+    if (report->n == 0)
         return ERR_OK;
+    char *text CLEANUP_FREE = text_within(report, sizeof(err->msg) - ERR_RESERVE);
     return err_set(err, report->malformed ? ERR_INVALID : ERR_PRECONDITION, "%s", text);
 }
 

@@ -128,6 +128,34 @@ static void test_one_text(void **state)
     policy_report_fini(&report);
 }
 
+/* What does not fit an error is counted, never cut in the middle. */
+static void test_many_findings(void **state)
+{
+    (void)state;
+    struct policy_report report;
+    struct err err;
+    policy_report_init(&report);
+    for (int i = 0; i < 50; i++)
+        policy_report_add(&report, "env-name", "/process/env", "NAME_%d is not on the allow-list",
+                          i);
+    assert_int_equal(policy_report_err(&report, &err), ERR_PRECONDITION);
+    assert_true(strlen(err.msg) < sizeof(err.msg) - 16);
+    const char *more = strstr(err.msg, "; and ");
+    assert_non_null(more);
+    assert_int_equal(more[-1], ')');
+    assert_non_null(strstr(more, " more, which utter-policy check lists"));
+    char *whole CLEANUP_FREE = policy_report_text(&report);
+    assert_non_null(strstr(whole, "NAME_49"));
+    policy_report_fini(&report);
+    /* One finding is told whole even where it alone is long. */
+    char *long_text CLEANUP_FREE = xcalloc(1, 2000);
+    memset(long_text, 'x', 1999);
+    policy_report_add(&report, "args", "", "%s", long_text);
+    assert_int_equal(policy_report_err(&report, &err), ERR_PRECONDITION);
+    assert_int_equal(err.msg[strlen(err.msg) - 1], ')');
+    policy_report_fini(&report);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -155,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_program),
         cmocka_unit_test(test_one_text),
+        cmocka_unit_test(test_many_findings),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
