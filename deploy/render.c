@@ -75,7 +75,6 @@ static enum err_kind find_plan(struct deploy *d, struct endpoint *e, struct plan
 {
     struct image *handler CLEANUP(image_freep) = NULL;
     struct image *gate CLEANUP(image_freep) = NULL;
-    json_t *record CLEANUP_JSON = NULL;
     int lock CLEANUP_FD = -1;
     unsigned index;
     enum err_kind kind = e->folder

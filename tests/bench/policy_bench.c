@@ -49,6 +49,8 @@ static bool measure(const char *text, size_t len, const struct policy_config *co
     double hardened = now_us();
     char *canonical CLEANUP_FREE = json_canonical(out);
     double printed = now_us();
+    if (!*canonical)
+        return false;
     t[0] = parsed - began;
     t[1] = checked - parsed;
     t[2] = hardened - checked;
