@@ -68,11 +68,11 @@ static enum err_kind read_all(int fd, const struct capture *what, struct buf *ou
 static int reap(pid_t pid, bool failed)
 {
     int status = 0;
-    for (int i = 0; i < 100 && !failed; i++) {
+    for (int i = 0; i < 1000 && !failed; i++) {
         pid_t got = waitpid(pid, &status, WNOHANG);
         if (got == pid)
             return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        (void)nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        (void)nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     }
     (void)kill(-pid, SIGKILL);
     (void)kill(pid, SIGKILL);
