@@ -59,7 +59,7 @@ static bool measure(const char *text, size_t len, const struct policy_config *co
     policy_report_fini(&report);
     policy_changes_fini(&changes);
     policy_plan_fini(&plan);
-    return true;
+    return canonical != NULL;
 }
 
 int main(int argc, char **argv)
