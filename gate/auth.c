@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
+#include <pwd.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@ struct token_slot {
 struct auth {
     enum auth_kind kind;
     int dir;                          /* -1 without a directory */
+    uid_t owner;                      /* beside root: whose files are taken */
     char *name;                       /* owned */
     struct token_slot slots[OPS + 1]; /* per operation, and the one for all */
     char *memory;                     /* locked where the limit allows, wiped at close */
@@ -53,11 +55,12 @@ void auth_close(struct auth *a)
     free(a);
 }
 
-static enum err_kind check_mode(const struct stat *st, const char *name, struct err *err)
+static enum err_kind check_mode(const struct auth *a, const struct stat *st, const char *name,
+                                struct err *err)
 {
     if (!S_ISREG(st->st_mode))
         return err_set(err, ERR_PRECONDITION, "%s is not a regular file", name);
-    if (st->st_uid != geteuid() && st->st_uid != 0)
+    if (st->st_uid != a->owner && st->st_uid != 0)
         return err_set(err, ERR_PRECONDITION, "%s belongs to another account", name);
     if (st->st_mode & 077)
         return err_set(err, ERR_PRECONDITION,
@@ -114,7 +117,7 @@ static enum err_kind refresh(struct auth *a, struct token_slot *slot, const char
         slot->text[0] = '\0';
         return err_sys(err, errno, "token %s", name);
     }
-    if (check_mode(&st, name, err)) {
+    if (check_mode(a, &st, name, err)) {
         slot->text[0] = '\0';
         return err->kind;
     }
@@ -176,7 +179,7 @@ static enum err_kind open_cdp(const struct facilitator_config *f, struct auth *a
     struct stat st;
     if (fd < 0 || fstat(fd, &st))
         return err_sys(err, errno, "%s", f->cdp_key_file);
-    if (check_mode(&st, f->cdp_key_file, err))
+    if (check_mode(a, &st, f->cdp_key_file, err))
         return err->kind;
     ssize_t n = read_all(fd, text, sizeof(text) - 1);
     if (n < 0)
@@ -193,8 +196,10 @@ enum err_kind auth_open(const struct facilitator_config *f, struct auth **out, s
     struct err scratch;
     err = err ? err : &scratch;
     struct auth *a CLEANUP(auth_closep) = xcalloc(1, sizeof(*a));
+    const struct passwd *account = f->user ? getpwnam(f->user) : NULL;
     a->kind = f->auth;
     a->dir = -1;
+    a->owner = account ? account->pw_uid : geteuid();
     if (f->auth == AUTH_BEARER_DIR && open_bearer(f, a, err))
         return err->kind;
     if (f->auth == AUTH_CDP && open_cdp(f, a, err))

@@ -19,7 +19,9 @@ enum auth_op { AUTH_VERIFY, AUTH_SETTLE, AUTH_SUPPORTED };
 struct auth;
 
 /* Opens the directory or key file that the configuration names. ERR_PRECONDITION: modes or owner
- * (a token readable by group or others); ERR_NOT_FOUND; ERR_INVALID: not a key or token. */
+ * (a token readable by group or others, or of
+ * an account that is neither root nor the one we run as or drop to); ERR_NOT_FOUND; ERR_INVALID:
+ * not a key or token. */
 CHECKED enum err_kind auth_open(const struct facilitator_config *f, struct auth **out,
                                 struct err *err);
 void auth_close(struct auth *a);

@@ -163,6 +163,7 @@ static void read_facilitator(const struct at *top)
     check_url(&at, "url", f->url, f->plain_http);
     f->ca_file = scan_path(&at, "ca_file", false);
     f->payload = scan_word(&at, "payload", forms, 0) ? PAYLOAD_MINIMAL : PAYLOAD_EXACT;
+    f->user = top->s->c->user;
     read_auth(&at, f);
 }
 

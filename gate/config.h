@@ -39,6 +39,7 @@ struct facilitator_config {
     const char *cdp_key_id;
     const char *cdp_key_file;
     const char *ca_file; /* extra trust anchors, or NULL */
+    const char *user; /* the account that is dropped to: tokens and keys may be its own; or NULL */
     enum payload_form payload;
 };
 

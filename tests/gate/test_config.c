@@ -375,6 +375,30 @@ static void token_directory(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Started as root, the token may be root's or the account's that is dropped to, nobody else's. */
+static void token_owner(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    char dir[] = "/tmp/utter-auth.XXXXXX", token[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(token, sizeof(token), "%s/token", dir);
+    write_file(token, "one\n", 0600);
+    assert_int_equal(chown(token, 65534, 65534), 0);
+    struct facilitator_config f = {
+        .auth = AUTH_BEARER_DIR, .bearer_dir = dir, .bearer_name = "token", .user = "nobody"
+    };
+    struct auth *a CLEANUP(auth_closep) = NULL, *none CLEANUP(auth_closep) = NULL;
+    struct err err;
+    assert_int_equal(auth_open(&f, &a, &err), ERR_OK);
+    f.user = NULL;
+    assert_int_equal(auth_open(&f, &none, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.msg, "another account"));
+    assert_int_equal(unlink(token), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void files_are_checked(void **state)
 {
     (void)state;
@@ -404,6 +428,7 @@ int main(void)
         cmocka_unit_test(all_faults_are_told_at_once),
         cmocka_unit_test(wide_challenges_are_refused),
         cmocka_unit_test(token_directory),
+        cmocka_unit_test(token_owner),
         cmocka_unit_test(files_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
