@@ -120,8 +120,10 @@ static enum err_kind v1_memory(const char *dir, Cgroups1__MemoryStat *memory,
     uint64_t o[3];
     if (needed(dir, "memory.usage_in_bytes", &memory->usage->usage, err) ||
         v1_entry(dir, "", memory->usage, err) || v1_entry(dir, "memsw.", memory->swap, err) ||
-        v1_entry(dir, "kmem.", memory->kernel, err) ||
-        v1_entry(dir, "kmem.tcp.", memory->kernel_tcp, err) ||
+        /* Each file costs; nothing of ours limits these two, so their use is all there is to say.
+         */
+        optional(dir, "memory.kmem.usage_in_bytes", &memory->kernel->usage, err) ||
+        optional(dir, "memory.kmem.tcp.usage_in_bytes", &memory->kernel_tcp->usage, err) ||
         keyed(dir, "memory.stat", stat, s, 5, err) ||
         keyed(dir, "memory.oom_control", control, o, 3, err))
         return err->kind;
