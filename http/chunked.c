@@ -6,12 +6,16 @@
 
 enum {
     S_SIZE,
+    S_EXTENSION_START,
     S_EXTENSION,
+    S_VALUE_START,
+    S_VALUE,
     S_SIZE_LF,
     S_DATA,
     S_DATA_CR,
     S_DATA_LF,
     S_LINE,
+    S_NAME,
     S_TRAILER,
     S_TRAILER_LF,
     S_LAST_LF,
@@ -48,7 +52,13 @@ static int after_size_byte(struct chunked *c, unsigned char b)
         return S_BAD;
     if (b == '\r')
         return S_SIZE_LF;
-    return b == ';' ? S_EXTENSION : S_BAD;
+    return b == ';' ? S_EXTENSION_START : S_BAD;
+}
+
+static bool is_token(unsigned char b)
+{
+    char c = (char)b;
+    return http_token_valid(&c, 1);
 }
 
 static bool is_plain(unsigned char b)
@@ -62,12 +72,20 @@ static int step(struct chunked *c, unsigned char b)
     switch (c->state) {
     case S_SIZE:
         return ++c->line > HTTP_CHUNK_LINE_MAX ? S_BAD : after_size_byte(c, b);
+    case S_EXTENSION_START: /* a name, or the value after its '=' */
+    case S_VALUE_START:
+        if (++c->line > HTTP_CHUNK_LINE_MAX || !is_token(b))
+            return S_BAD;
+        return c->state == S_VALUE_START ? S_VALUE : S_EXTENSION;
     case S_EXTENSION:
+    case S_VALUE:
         if (++c->line > HTTP_CHUNK_LINE_MAX)
             return S_BAD;
         if (b == '\r')
             return S_SIZE_LF;
-        return is_plain(b) ? S_EXTENSION : S_BAD;
+        if (b == '=' && c->state == S_EXTENSION)
+            return S_VALUE_START;
+        return is_token(b) ? c->state : S_BAD;
     case S_SIZE_LF:
         if (b != '\n')
             return S_BAD;
@@ -81,8 +99,13 @@ static int step(struct chunked *c, unsigned char b)
     case S_LINE: /* start of a trailer line or of the final empty one */
         if (b == '\r')
             return S_LAST_LF;
-        return ++c->trailer <= HTTP_TRAILER_MAX && b > 0x20 && b != ':' && is_plain(b) ? S_TRAILER
-                                                                                       : S_BAD;
+        return ++c->trailer <= HTTP_TRAILER_MAX && is_token(b) ? S_NAME : S_BAD;
+    case S_NAME:
+        if (++c->trailer > HTTP_TRAILER_MAX)
+            return S_BAD;
+        if (b == ':')
+            return S_TRAILER;
+        return is_token(b) ? S_NAME : S_BAD;
     case S_TRAILER:
         if (b == '\r')
             return S_TRAILER_LF;

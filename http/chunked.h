@@ -1,9 +1,9 @@
 /*
  * Decoder of the chunked coding (RFC 9112 section 7.1), strict and incremental. Pure.
  *
- * Lines end in CRLF only; the size is 1 to 16 hex digits; extensions are skipped within
- * HTTP_CHUNK_LINE_MAX and must hold no control byte; trailer fields are checked for shape, bounded
- * by HTTP_TRAILER_MAX, and dropped.
+ * Lines end in CRLF only; the size is 1 to 16 hex digits; one extension (name, or name=token) is
+ * skipped within HTTP_CHUNK_LINE_MAX, anything more is refused; trailer fields are checked for
+ * shape, bounded by HTTP_TRAILER_MAX, and dropped.
  */
 #pragma once
 

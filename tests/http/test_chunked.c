@@ -33,6 +33,8 @@ static const struct vector VECTORS[] = {
     { "3;a\rb\r\nabc\r\n0\r\n\r\n", NULL, 0 },
     { "0\r\n folded\r\n\r\n", NULL, 0 },
     { "0\r\n: x\r\n\r\n", NULL, 0 },
+    { "0\r\nno colon\r\n\r\n", NULL, 0 },
+    { "0\r\nX\xba: y\r\n\r\n", NULL, 0 },
     { "0\r\n\n", NULL, 0 },
 };
 
