@@ -3,6 +3,8 @@
  * STEP_WAIT when it started something; the completion names the step to go on with. Steps do not
  * call steps, and request_go() alone frees a request.
  *
+ * It is longer than other files because that one life is in it, in order.
+ *
  * Money rule: from STEP_RUN on a payment ends as settled, not charged, or unresolved in the ledger,
  * whatever happens to the request. What the ledger holds as RUNNING or later is never judged again
  * by today's clock, price, caps or health.
