@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "gate/fault.h"
+#include "gate/ledger_migrate.h"
 #include "gate/ledger_schema.sql.h"
 
 static const char *const sql_text[SQL_N] = {
@@ -231,6 +232,9 @@ static enum err_kind make_schema(struct store *store, struct err *err)
     return run_sql(store, sql, err);
 }
 
+/* From version i+1 to i+2. Version 1 is the first: there is nothing to do yet. */
+static const char *const migrations[] = { NULL };
+
 static enum err_kind check_schema(struct store *store, const struct store_open *how,
                                   struct err *err)
 {
@@ -255,7 +259,9 @@ static enum err_kind check_schema(struct store *store, const struct store_open *
         return err_set(err, ERR_PRECONDITION,
                        "%s has ledger schema %lld, this utter-gate knows %d: use the newer one",
                        how->path, (long long)version, STORE_SCHEMA);
-    return ERR_OK;
+    if (how->read_only)
+        return ERR_OK;
+    return ledger_migrate(store->db, how->path, migrations, STORE_SCHEMA - 1, err);
 }
 
 /* quick_check finds a truncated or overwritten file before money depends on it. */

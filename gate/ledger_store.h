@@ -33,7 +33,7 @@ struct store_open {
 };
 
 /* ERR_PRECONDITION: no ledger, a newer schema, a file that quick_check faults. An older schema is
- * migrated after a copy to PATH.before-N. */
+ * migrated (ledger_migrate.h). */
 CHECKED enum err_kind store_open(const struct store_open *how, struct store **out, struct err *err);
 void store_close(struct store *store);
 DEFINE_CLEANUP(struct store, store_close, store_closep)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "gate/ledger_migrate.h"
 #include "tests/gate/ledger_rig.h"
 
 static int set_up(void **state)
@@ -609,6 +610,54 @@ static void newer_schema_is_refused_by_name(void **state)
     assert_non_null(strstr(err.msg, "not a ledger"));
 }
 
+static int64_t pragma(const char *path, const char *text)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, text, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return value;
+}
+
+/* Steps of a later version, on a ledger of this one: a copy first, all or nothing, the same file.
+ */
+static void migration_copies_first(void **state)
+{
+    struct rig *rig = *state;
+    struct err err;
+    static const char *const good[] = { "ALTER TABLE payment ADD COLUMN extra TEXT" };
+    static const char *const bad[] = {
+        "ALTER TABLE payment ADD COLUMN other TEXT; SELECT nothing FROM nowhere"
+    };
+    ledger_free(rig->ledger);
+    rig->ledger = NULL;
+    char copy[128];
+    snprintf(copy, sizeof(copy), "%s.before-2", rig->path);
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(rig->path, &db), SQLITE_OK);
+    assert_int_equal(ledger_migrate(db, rig->path, bad, 1, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.msg, "schema 2"));
+    assert_int_equal(pragma(rig->path, "PRAGMA user_version"), 1);
+    assert_int_equal(
+        pragma(rig->path, "SELECT count(*) FROM pragma_table_info('payment') WHERE name = 'other'"),
+        0);
+    assert_int_equal(ledger_migrate(db, rig->path, good, 1, &err),
+                     ERR_EXISTS); /* the copy is there */
+    assert_int_equal(unlink(copy), 0);
+    assert_int_equal(ledger_migrate(db, rig->path, good, 1, &err), ERR_OK);
+    assert_int_equal(ledger_migrate(db, rig->path, good, 1, &err), ERR_OK); /* nothing left to do */
+    sqlite3_close(db);
+    assert_int_equal(pragma(rig->path, "PRAGMA user_version"), 2);
+    assert_int_equal(pragma(copy, "PRAGMA user_version"), 1);
+    assert_int_equal(pragma(copy, "SELECT count(*) FROM meta WHERE name = 'generation'"), 1);
+    assert_int_equal(open_again(rig, &err), ERR_PRECONDITION); /* the older gate refuses by name */
+    assert_non_null(strstr(err.msg, "schema 2"));
+}
+
 static void tmpfs_is_refused(void **state)
 {
     struct rig *rig = *state;
@@ -662,6 +711,7 @@ int main(void)
         T(copied_ledger_is_refused_until_adopted),
         T(old_ledger_is_young),
         T(newer_schema_is_refused_by_name),
+        T(migration_copies_first),
         T(tmpfs_is_refused),
         T(file_gone),
     };

@@ -37,6 +37,7 @@ static int n_nodes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum power_loss how;
 static unsigned dice;
+static unsigned slow_ms;
 static sqlite3_vfs *real_vfs;
 
 struct power_file {
@@ -238,10 +239,16 @@ static int power_truncate(sqlite3_file *file, sqlite3_int64 size)
     return rc;
 }
 
+void power_vfs_slow(unsigned sync_ms)
+{
+    slow_ms = sync_ms;
+}
+
 static int power_sync(sqlite3_file *file, int flags)
 {
     struct node *node = ((struct power_file *)file)->node;
     (void)flags;
+    usleep(slow_ms * 1000);
     pthread_mutex_lock(&lock);
     if (node)
         sync_node(node);

@@ -16,6 +16,8 @@ enum power_loss {
 
 /* Registers the VFS "power". */
 void power_vfs_register(enum power_loss loss, unsigned seed);
+/* From now on each sync takes so long. */
+void power_vfs_slow(unsigned sync_ms);
 /* Runs right before the process dies. */
 void power_vfs_die(void);
 /* In the parent, after the death: puts the images in the place of the files (same inode), removes
