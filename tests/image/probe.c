@@ -379,10 +379,18 @@ static long try_memfd_exec(const void *a)
     fexecve(fd, args, environ);
     return -1;
 }
-static long try_mknod(const void *a)
+/* gVisor lets anyone make a node; what counts is what can be opened through it. */
+static long try_device(const void *arg)
 {
-    (void)a;
-    return mknod("/tmp/.probe-node", S_IFCHR | 0666, makedev(1, 5));
+    const unsigned *number = arg;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/.probe-node-%d", (int)getpid());
+    if (mknod(path, (number[0] == 8 ? S_IFBLK : S_IFCHR) | 0666, makedev(number[0], number[1])) < 0)
+        return -1;
+    int fd = open(path, O_RDWR | O_CLOEXEC), e = errno;
+    unlink(path);
+    errno = e;
+    return fd;
 }
 static long try_setuid0(const void *a)
 {
@@ -473,7 +481,12 @@ static void cmd_escape(char **argv)
         { "ptrace", try_ptrace, NULL },
         { "memfd_create", try_memfd, NULL },
         { "memfd:exec", try_memfd_exec, NULL },
-        { "mknod", try_mknod, NULL },
+        { "device:mem", try_device, (const unsigned[]){ 1, 1 } },
+        { "device:port", try_device, (const unsigned[]){ 1, 4 } },
+        { "device:disk", try_device, (const unsigned[]){ 8, 0 } },
+        { "device:vda", try_device, (const unsigned[]){ 254, 0 } },
+        { "device:fuse", try_device, (const unsigned[]){ 10, 229 } },
+        { "device:kvm", try_device, (const unsigned[]){ 10, 232 } },
         { "setuid:0", try_setuid0, NULL },
         { "setuid:other", try_setuid_other, NULL },
         { "sethostname", try_sethostname, NULL },
@@ -622,7 +635,8 @@ static void cmd_membomb(char **argv)
 /* fill DIR MB: how many mebibytes a place takes. */
 static void cmd_fill(char **argv)
 {
-    static char block[1 << 20];
+    const size_t size = 1 << 20;
+    char *block = malloc(size); /* not static: every forked guest process would cost its pages in gVisor */
     char path[256];
     long mb = strtol(argv[1], NULL, 10), done = 0;
     const char *why = "";
@@ -630,10 +644,12 @@ static void cmd_fill(char **argv)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         why = strerrorname_np(errno);
-    memset(block, 'x', sizeof block);
+    if (!block)
+        abort();
+    memset(block, 'x', size);
     for (; fd >= 0 && done < mb; done++) {
-        ssize_t n = write(fd, block, sizeof block);
-        if (n != (ssize_t)sizeof block) {
+        ssize_t n = write(fd, block, size);
+        if (n != (ssize_t)size) {
             why = n < 0 ? strerrorname_np(errno) : "short";
             break;
         }
@@ -646,6 +662,7 @@ static void cmd_fill(char **argv)
     if (fd >= 0)
         close(fd);
     unlink(path);
+    free(block);
 }
 
 static void cmd_burn(char **argv)
