@@ -24,7 +24,12 @@ class Client:
     def __init__(self, daemon, namespace):
         self.daemon, self.namespace = daemon, namespace
         self.pb = protos.load("containerd")
-        self.channel = grpc.insecure_channel("unix://" + daemon.address)
+        self.connect()
+
+    def connect(self):
+        """A fresh connection; needed after a restart of the daemon, so that no call meets the dead one."""
+        self.channel = grpc.insecure_channel("unix://" + self.daemon.address,
+                                             options=[("grpc.use_local_subchannel_pool", 1)])
 
     def call(self, service, method, request, reply, timeout=90):
         path = "/containerd.services.%s/%s" % (service, method)
@@ -54,7 +59,8 @@ class Client:
         self.call("containers.v1.Containers", "Delete", self.pb.Id(id=id), self.pb.Nothing)
 
     def prepare(self, id, parent):
-        request = self.pb.PrepareSnapshot(snapshotter="overlayfs", key=id, parent=parent)
+        request = self.pb.PrepareSnapshot(snapshotter="overlayfs", key=id, parent=parent,
+                                          labels={"containerd.io/gc.root": "test"})
         return self.call("snapshots.v1.Snapshots", "Prepare", request, self.pb.SnapshotMounts).mounts
 
     def remove_snapshot(self, id):

@@ -14,8 +14,12 @@ CONTAINER_PID = 1  # what the kubelet asks for unless shareProcessNamespace is s
 class Cri:
     def __init__(self, host):
         self.host, self.pb = host, protos.load("cri")
-        self.channel = grpc.insecure_channel("unix://" + host.containerd.address)
         self.pods = []
+        self.connect()
+
+    def connect(self):
+        self.channel = grpc.insecure_channel("unix://" + self.host.containerd.address,
+                                             options=[("grpc.use_local_subchannel_pool", 1)])
 
     def call(self, method, request, reply=None, timeout=90):
         rpc = self.channel.unary_unary("/runtime.v1.RuntimeService/" + method,
