@@ -321,6 +321,11 @@ static enum err_kind audit_one(struct deploy *d, const char *slug, bool live, un
     check_namespace(&a, &plan->handler, &handler);
     check_namespace(&a, &plan->gate, &gate);
     check_gate_process(&a, &gate);
+    if (plan_has_data(plan)) {
+        struct cd_task data;
+        check_container(&a, &plan->data, &data);
+        check_namespace(&a, &plan->data, &data);
+    }
     check_limits(&a, &handler);
     check_network(&a);
     check_config(&a);

@@ -91,8 +91,14 @@ enum err_kind command_image(const struct command_line *line, struct err *err)
             json_pack("[s, s, s]", "/usr/bin/utter-gate", "serve", "/etc/utter/gate.json");
         const char *name = line->n_args == 3 ? line->args[2] : d.settings->gate_image;
         kind = image_of_program(d.cd, line->args[1], name, args, snapshotter, &image, err);
+    } else if (strcmp(line->args[0], "data") == 0) {
+        json_t *args CLEANUP_JSON =
+            json_pack("[s, s, s]", "/usr/bin/utter-dataproxy", "serve", "/etc/utter/data.json");
+        const char *name = line->n_args == 3 ? line->args[2] : d.settings->data_image;
+        kind = image_of_program(d.cd, line->args[1], name, args, snapshotter, &image, err);
     } else {
-        kind = err_set(err, ERR_INVALID, "image: gate PROGRAM [NAME] or import ARCHIVE NAME");
+        kind = err_set(err, ERR_INVALID,
+                       "image: gate PROGRAM [NAME], data PROGRAM [NAME] or import ARCHIVE NAME");
     }
     if (!kind)
         kind = image_unpack(d.cd, image, err);

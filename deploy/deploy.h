@@ -35,7 +35,8 @@ void deploy_say(const struct deploy *deploy, const char *fmt, ...) PRINTF_LIKE(2
 struct realise {
     const struct plan *plan;
     const struct plan *old;
-    const char *token; /* source file, or NULL */
+    const char *token;                 /* source file, or NULL */
+    const struct upstreams *upstreams; /* sources of credentials, or NULL */
     bool changed;
     bool handler_started;
 };

@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "deploy/place.h"
 #include "deploy/schema.h"
 #include "deploy/units.h"
 #include "deploy/yaml.h"
@@ -40,41 +41,10 @@ static enum err_kind check_form(const json_t *tree, struct err *err)
     return schema_check(schema, tree, err);
 }
 
-/* No empty, "." or ".." component but a leading "./". */
-static bool path_clean(const char *path)
-{
-    if (text_starts(path, "./"))
-        path += 2;
-    if (path[0] == '/')
-        path++;
-    for (;;) {
-        size_t n = strcspn(path, "/");
-        if (n == 0 || (n == 1 && path[0] == '.') || (n == 2 && path[0] == '.' && path[1] == '.'))
-            return false;
-        if (path[n] == '\0')
-            return true;
-        path += n + 1;
-    }
-}
-
-/* A relative path is taken from the endpoint's directory; an absolute one must lie below `allowed`.
- */
 static enum err_kind place_path(const struct endpoint *endpoint, const char *key, const char *path,
                                 const char *allowed, char **out, struct err *err)
 {
-    if (!path_clean(path))
-        return err_set(err, ERR_INVALID, "%s: %s: write the path without . and .. parts", key,
-                       path);
-    if (path[0] == '/') {
-        if (!allowed || !text_starts(path, allowed))
-            return err_set(err, ERR_INVALID,
-                           "%s: %s: must lie below the endpoint file's folder%s%s", key, path,
-                           allowed ? " or " : "", allowed ? allowed : "");
-        *out = xstrdup(path);
-        return ERR_OK;
-    }
-    *out = xasprintf("%s/%s", endpoint->directory, text_starts(path, "./") ? path + 2 : path);
-    return ERR_OK;
+    return place_put(endpoint->directory, key, path, allowed, out, err);
 }
 
 /* An integer as it stands, a string through `unit`. */
@@ -191,13 +161,10 @@ static enum err_kind read_all(struct endpoint *e, struct err *err)
 {
     if (check_form(e->tree, err))
         return err->kind;
-    if (json_object_get(e->tree, "upstreams"))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "upstreams: the data proxy is not deployed by this version; remove the key");
     if (slug_parse(string_or(e->tree, "slug", ""), &e->slug, err) || read_handler(e, err) ||
-        read_money(e, err) || read_host(e, err))
+        read_money(e, err) || read_host(e, err) || read_limits(e, err))
         return err->kind;
-    return read_limits(e, err);
+    return upstreams_read(e->tree, e->directory, &e->upstreams, err);
 }
 
 enum err_kind endpoint_parse(const char *text, size_t len, const char *name, const char *directory,
@@ -229,6 +196,7 @@ void endpoint_free(struct endpoint *e)
     if (!e)
         return;
     json_decref(e->tree);
+    upstreams_fini(&e->upstreams);
     free(e->directory);
     free(e->folder);
     free(e->image);

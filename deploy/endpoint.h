@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/own.h"
 #include "deploy/slug.h"
+#include "deploy/upstreams.h"
 
 enum endpoint_entry {
     ENDPOINT_ENTRY_PYTHON, /* python3 FILE */
@@ -48,6 +49,8 @@ struct endpoint {
     bool tls_wildcard;
     char *tls_cert; /* absolute; NULL with tls_resolver NULL: plain HTTP */
     char *tls_key;
+
+    struct upstreams upstreams; /* none: n is 0 */
 
     int64_t memory; /* bytes */
     int64_t pids;

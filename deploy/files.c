@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "base/json.h"
+#include "proto/data_token.h"
 
 #define TOKEN_MAX 65536
 #define TMPFS 0x01021994
@@ -63,6 +64,12 @@ static enum err_kind make_names(const struct plan *plan, struct err *err)
     char *own CLEANUP_FREE =
         xasprintf("127.0.0.1 localhost\n%.*s %s\n", (int)strcspn(plan->handler.address, "/"),
                   plan->handler.address, plan->slug.s);
+    if (plan_has_data(plan)) {
+        char *more = xasprintf("%s%.*s data\n", own, (int)strcspn(plan->data.address, "/"),
+                               plan->data.address);
+        free(own);
+        own = more;
+    }
     char *dns CLEANUP_FREE = resolvers();
     if (put_text(plan->run, "hosts", own, err) ||
         put_text(plan->run, "resolv.conf", "# no resolver: this network has no way out\n", err) ||
@@ -72,12 +79,13 @@ static enum err_kind make_names(const struct plan *plan, struct err *err)
     return ERR_OK;
 }
 
-/* A tmpfs of the gate's user: what is in it never reaches a disk. */
-static enum err_kind make_token_dir(const struct plan *plan, struct err *err)
+/* A tmpfs of one user: what is in it never reaches a disk. */
+static enum err_kind make_private_dir(const struct plan *plan, const char *name, uint32_t uid,
+                                      struct err *err)
 {
-    char *path CLEANUP_FREE = xasprintf("%s/token", plan->run);
+    char *path CLEANUP_FREE = xasprintf("%s/%s", plan->run, name);
     char *options CLEANUP_FREE =
-        xasprintf("size=256k,nr_inodes=16,mode=0500,uid=%u,gid=%u", plan->uid, plan->uid);
+        xasprintf("size=512k,nr_inodes=64,mode=0500,uid=%u,gid=%u", uid, uid);
     struct statfs fs;
     struct stat here, parent;
     if (fs_mkdirs(path, 0500, err))
@@ -118,6 +126,107 @@ enum err_kind files_token(const struct plan *plan, const char *source, struct er
     return kind ? kind : hand_over_token(plan, err);
 }
 
+/* ---- the data proxy's ---- */
+
+/* A pair of keys that lives as long as its tmpfs: a new one at each boot and each new slug. */
+static enum err_kind make_data_keys(const struct plan *plan, struct err *err)
+{
+    char *private_path CLEANUP_FREE = xasprintf("%s/data-key/data.key", plan->run);
+    char *public_path CLEANUP_FREE = xasprintf("%s/data-keys/data.pub", plan->run);
+    char *private_pem CLEANUP_FREE = NULL;
+    char *public_pem CLEANUP_FREE = NULL;
+    struct data_key *key CLEANUP(data_key_freep) = NULL;
+    if (access(private_path, F_OK) == 0 && access(public_path, F_OK) == 0)
+        return ERR_OK;
+    if (data_key_generate(&key, err) || data_key_private_pem(key, &private_pem, err) ||
+        data_key_public_pem(key, &public_pem, err) ||
+        put(public_path, public_pem, strlen(public_pem), 0, 0444, false, err))
+        return err->kind;
+    enum err_kind kind =
+        put(private_path, private_pem, strlen(private_pem), plan->uid, 0400, false, err);
+    explicit_bzero(private_pem, strlen(private_pem));
+    return kind;
+}
+
+static enum err_kind put_data_config(const struct plan *plan, struct err *err)
+{
+    char *path CLEANUP_FREE = xasprintf("%s/data/data.json", plan->state);
+    char *text CLEANUP_FREE = json_dumps(plan->data_config, JSON_INDENT(2) | JSON_SORT_KEYS);
+    return put(path, text, strlen(text), 0, 0444, true, err);
+}
+
+static enum err_kind files_data(const struct plan *plan, struct err *err)
+{
+    const struct {
+        const char *base, *name;
+        uint32_t uid;
+        mode_t mode;
+    } dirs[] = {
+        { plan->state, "/data", 0, 0755 },
+        { plan->state, "/egress", plan->data_uid, 0700 },
+        { plan->state, "/secrets", 0, 0700 },
+        { plan->run, "/data", plan->data_uid, 0755 },
+        { plan->run, "/data/admin", plan->data_uid, 0700 },
+        { plan->run, "/data-keys", 0, 0755 },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+        char *path CLEANUP_FREE = xasprintf("%s%s", dirs[i].base, dirs[i].name);
+        if (own_dir(path, dirs[i].uid, dirs[i].mode, err))
+            return err->kind;
+    }
+    if (make_private_dir(plan, "data-key", plan->uid, err) ||
+        make_private_dir(plan, "secrets", plan->data_uid, err) || make_data_keys(plan, err))
+        return err->kind;
+    return put_data_config(plan, err);
+}
+
+static enum err_kind copy_secret(const char *from, const char *to, uint32_t uid, mode_t mode,
+                                 bool durable, struct err *err)
+{
+    char *secret CLEANUP_FREE = NULL;
+    size_t len = 0;
+    if (fs_read(from, TOKEN_MAX, &secret, &len, err))
+        return err->kind;
+    enum err_kind kind = len == 0 ? err_set(err, ERR_INVALID, "%s is empty", from)
+                                  : put(to, secret, len, uid, mode, durable, err);
+    explicit_bzero(secret, len);
+    return kind;
+}
+
+/* One credential: source → durable copy (root's) → the proxy's tmpfs. */
+static enum err_kind hand_over_secret(const struct plan *plan, const char *name, const char *source,
+                                      struct err *err)
+{
+    char *durable CLEANUP_FREE = xasprintf("%s/secrets/%s", plan->state, name);
+    char *path CLEANUP_FREE = xasprintf("%s/secrets/%s", plan->run, name);
+    if (source && copy_secret(source, durable, 0, 0600, true, err))
+        return err->kind;
+    return copy_secret(durable, path, plan->data_uid, 0400, false, err);
+}
+
+static const char *source_of(const struct upstreams *upstreams, const char *name)
+{
+    for (size_t i = 0; upstreams && i < upstreams->n_secrets; i++) {
+        if (strcmp(upstreams->secret[i].name, name) == 0)
+            return upstreams->secret[i].source;
+    }
+    return NULL;
+}
+
+enum err_kind files_secrets(const struct plan *plan, const struct upstreams *upstreams,
+                            struct err *err)
+{
+    const json_t *list = json_object_get(plan->data_config, "upstreams");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *upstream = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(upstream, "name"));
+        if (json_object_get(upstream, "inject") &&
+            hand_over_secret(plan, name, source_of(upstreams, name), err))
+            return err_prefix(err, "credential of upstream \"%s\"", name);
+    }
+    return ERR_OK;
+}
+
 enum err_kind files_make(const struct plan *plan, const char *token_source, struct err *err)
 {
     const struct {
@@ -137,8 +246,10 @@ enum err_kind files_make(const struct plan *plan, const char *token_source, stru
         if (own_dir(path, dirs[i].uid, dirs[i].mode, err))
             return err->kind;
     }
-    if (make_names(plan, err) || make_token_dir(plan, err))
+    if (make_names(plan, err) || make_private_dir(plan, "token", plan->uid, err))
         return err->kind;
+    if (plan_has_data(plan) && files_data(plan, err))
+        return err_prefix(err, "data proxy");
     if (token_source)
         return files_token(plan, token_source, err);
     return hand_over_token(plan, err);
@@ -156,9 +267,12 @@ enum err_kind files_gate_config(const struct plan *plan, char hash[65], struct e
 
 enum err_kind files_remove_run(const struct plan *plan, struct err *err)
 {
-    char *token CLEANUP_FREE = xasprintf("%s/token", plan->run);
-    if (umount2(token, MNT_DETACH | UMOUNT_NOFOLLOW) && errno != EINVAL && errno != ENOENT)
-        return err_sys(err, errno, "unmount %s", token);
+    static const char *const mounts[] = { "token", "data-key", "secrets" };
+    for (size_t i = 0; i < ARRAY_LEN(mounts); i++) {
+        char *path CLEANUP_FREE = xasprintf("%s/%s", plan->run, mounts[i]);
+        if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) && errno != EINVAL && errno != ENOENT)
+            return err_sys(err, errno, "unmount %s", path);
+    }
     return fs_remove_tree(plan->run, err);
 }
 

@@ -14,6 +14,10 @@
  * durable copy is used where there is one. */
 CHECKED enum err_kind files_make(const struct plan *plan, const char *token_source,
                                  struct err *err);
+/* Credentials of the upstreams: durable copies first, then into the data proxy's tmpfs. `upstreams`
+ * may be NULL: then the durable copies are used. */
+CHECKED enum err_kind files_secrets(const struct plan *plan, const struct upstreams *upstreams,
+                                    struct err *err);
 /* The gate's configuration by atomic replace; *hash is the sha256 (hex) of its bytes. */
 CHECKED enum err_kind files_gate_config(const struct plan *plan, char hash[65], struct err *err);
 /* Replaces the token in place, durable copy first. */

@@ -26,6 +26,16 @@ static void pool_text(struct pool pool, char out[20])
     (void)snprintf(out, 20, "%s/%u", address, pool.bits);
 }
 
+/* Members leave the host; nothing from outside begins a connection to them. */
+static void outer_rules(struct buf *out, const char *bridge)
+{
+    buf_printf(out,
+               "-A UTTER-FORWARD -i %s -j ACCEPT\n"
+               "-A UTTER-FORWARD -o %s -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
+               "-A UTTER-FORWARD -o %s -j DROP\n",
+               bridge, bridge, bridge);
+}
+
 static void filter_rules(struct buf *out, const json_t *bridges)
 {
     buf_append_str(out, "*filter\n:UTTER-FORWARD - [0:0]\n:UTTER-INPUT - [0:0]\n");
@@ -35,26 +45,25 @@ static void filter_rules(struct buf *out, const json_t *bridges)
     }
     buf_append_str(out, "-A UTTER-FORWARD -i ut-+ -j DROP\n"
                         "-A UTTER-FORWARD -o ut-+ -j DROP\n"
-                        "-A UTTER-FORWARD -i utter-edge -o utter-edge -j DROP\n"
-                        "-A UTTER-FORWARD -i utter-edge -j ACCEPT\n"
-                        "-A UTTER-FORWARD -o utter-edge -m conntrack --ctstate "
-                        "RELATED,ESTABLISHED -j ACCEPT\n"
-                        "-A UTTER-FORWARD -o utter-edge -j DROP\n"
-                        "-A UTTER-INPUT -i ut-+ -j DROP\n"
-                        "COMMIT\n");
+                        "-A UTTER-FORWARD -i utter-+ -o utter-+ -j DROP\n");
+    outer_rules(out, "utter-edge");
+    outer_rules(out, "utter-egress");
+    buf_append_str(out, "-A UTTER-INPUT -i ut-+ -j DROP\nCOMMIT\n");
 }
 
 char *firewall_rules(const struct settings *settings, const json_t *bridges, bool nat)
 {
     struct buf out CLEANUP(buf_fini);
     char edge[20];
+    char egress[20];
     buf_init(&out, 1024 * 1024);
     pool_text(settings->edge, edge);
+    pool_text(settings->egress, egress);
     if (nat)
         buf_printf(&out,
                    "*nat\n:UTTER-NAT - [0:0]\n-A UTTER-NAT -s %s ! -o utter-edge -j MASQUERADE\n"
-                   "COMMIT\n",
-                   edge);
+                   "-A UTTER-NAT -s %s ! -o utter-egress -j MASQUERADE\nCOMMIT\n",
+                   edge, egress);
     else
         filter_rules(&out, bridges);
     return xstrdup(buf_cstr(&out));

@@ -144,6 +144,8 @@ static json_t *status_json(struct deploy *d, const json_t *record, const struct 
                   : space  ? space
                            : "unknown",
                   "limits", resources, "lifetime", (json_int_t)plan->lifetime);
+    if (plan_has_data(plan))
+        json_object_set_new(status, "data", member_json(d, plan, &plan->data));
     if (payments)
         json_object_set_new(status, "payments", payments);
     if (json_object_get(record, "reason"))

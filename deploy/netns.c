@@ -49,6 +49,9 @@ static enum err_kind settle(struct err *err)
         write_sysctl("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1", false, err) ||
         write_sysctl("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1", false, err))
         return err->kind;
+    /* The data proxy listens on port 80 without a capability: in here low ports are nobody's. */
+    if (write_sysctl("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", true, err))
+        return err->kind;
     return loopback_up(err);
 }
 

@@ -131,6 +131,7 @@ enum err_kind network_slug_remove(unsigned index, const struct slug *slug, struc
 /* ---- edge ---- */
 
 static const char edge_alias[] = "utter:edge";
+static const char egress_alias[] = "utter:egress";
 
 /* MTU of the device with the default route; 1500 without one. */
 static int default_mtu(void)
@@ -150,24 +151,41 @@ static int default_mtu(void)
     return mtu >= 1280 && mtu <= 9000 ? (int)mtu : 1500;
 }
 
-enum err_kind network_edge_ensure(const struct settings *settings, struct err *err)
+/* A bridge with a host address, through which its members leave the host. */
+static enum err_kind outer_ensure(const char *bridge, const char *alias, struct pool pool,
+                                  struct err *err)
 {
     char address[16], mtu[16];
-    if (!pool_address(settings->edge, 1, address))
-        return err_set(err, ERR_INVALID, "pools.edge is too small");
-    char *cidr CLEANUP_FREE = xasprintf("%s/%u", address, settings->edge.bits);
+    if (!pool_address(pool, 1, address))
+        return err_set(err, ERR_INVALID, "the pool of %s is too small", bridge);
+    char *cidr CLEANUP_FREE = xasprintf("%s/%u", address, pool.bits);
     (void)snprintf(mtu, sizeof(mtu), "%d", default_mtu());
-    if (bridge_ensure(PLAN_EDGE_BRIDGE, edge_alias, err) ||
-        RUN(err, "ip", "address", "replace", cidr, "dev", PLAN_EDGE_BRIDGE) ||
-        RUN(err, "ip", "link", "set", PLAN_EDGE_BRIDGE, "mtu", mtu))
+    if (bridge_ensure(bridge, alias, err) ||
+        RUN(err, "ip", "address", "replace", cidr, "dev", bridge) ||
+        RUN(err, "ip", "link", "set", bridge, "mtu", mtu))
+        return err->kind;
+    return set_sysctl(bridge, "ipv4/conf/%/forwarding", "1", err);
+}
+
+enum err_kind network_edge_ensure(const struct settings *settings, struct err *err)
+{
+    if (outer_ensure(PLAN_EDGE_BRIDGE, edge_alias, settings->edge, err))
         return err_prefix(err, "edge network");
-    return set_sysctl(PLAN_EDGE_BRIDGE, "ipv4/conf/%/forwarding", "1", err);
+    return ERR_OK;
+}
+
+enum err_kind network_egress_ensure(const struct settings *settings, struct err *err)
+{
+    if (outer_ensure(PLAN_EGRESS_BRIDGE, egress_alias, settings->egress, err))
+        return err_prefix(err, "egress network");
+    return ERR_OK;
 }
 
 enum err_kind network_edge_remove(const struct settings *settings, struct err *err)
 {
     (void)settings;
-    return bridge_remove(PLAN_EDGE_BRIDGE, edge_alias, err);
+    enum err_kind kind = bridge_remove(PLAN_EGRESS_BRIDGE, egress_alias, err);
+    return kind ? kind : bridge_remove(PLAN_EDGE_BRIDGE, edge_alias, err);
 }
 
 enum err_kind network_check_pools(const struct settings *settings, struct err *err)
@@ -231,6 +249,15 @@ json_t *network_conflists(const struct plan *plan)
     json_object_set_new(
         all, edge,
         conflist(edge, bridge_conf(PLAN_EDGE_BRIDGE, plan->gate.edge, plan->edge_gateway)));
+    if (plan_has_data(plan)) {
+        char *data CLEANUP_FREE = xasprintf("utter-%s-data", plan->slug.s);
+        char *egress CLEANUP_FREE = xasprintf("utter-%s-egress", plan->slug.s);
+        json_object_set_new(all, data,
+                            conflist(data, bridge_conf(plan->bridge, plan->data.address, NULL)));
+        json_object_set_new(all, egress,
+                            conflist(egress, bridge_conf(PLAN_EGRESS_BRIDGE, plan->data.edge,
+                                                         plan->egress_gateway)));
+    }
     return all;
 }
 
@@ -320,13 +347,14 @@ static struct attachment slug_side(const struct plan *plan, const struct plan_me
 static struct attachment edge_side(const struct plan *plan, const struct plan_member *m,
                                    const char *command)
 {
+    bool egress = strcmp(m->id, plan->data.id) == 0;
     return (struct attachment){ .command = command,
                                 .id = m->id,
                                 .netns = m->netns,
                                 .interface = "eth0",
-                                .bridge = PLAN_EDGE_BRIDGE,
+                                .bridge = egress ? PLAN_EGRESS_BRIDGE : PLAN_EDGE_BRIDGE,
                                 .address = m->edge,
-                                .gateway = plan->edge_gateway };
+                                .gateway = egress ? plan->egress_gateway : plan->edge_gateway };
 }
 
 enum err_kind network_attach(const struct plan *plan, const struct plan_member *member,

@@ -23,6 +23,8 @@ CHECKED enum err_kind network_slug_remove(unsigned index, const struct slug *slu
 /* The edge: bridge, host address, MTU of the default route's device. */
 CHECKED enum err_kind network_edge_ensure(const struct settings *settings, struct err *err);
 CHECKED enum err_kind network_edge_remove(const struct settings *settings, struct err *err);
+/* The same for the data proxies' way out. */
+CHECKED enum err_kind network_egress_ensure(const struct settings *settings, struct err *err);
 /* ERR_PRECONDITION where a pool overlaps a route of the host. */
 CHECKED enum err_kind network_check_pools(const struct settings *settings, struct err *err);
 

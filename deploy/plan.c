@@ -5,10 +5,12 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "deploy/plan_data.h"
 #include "deploy/spec.h"
 #include "deploy/traefik.h"
 
 #define FIRST_UID 210000
+#define FIRST_DATA_UID 220000
 #define EDGE_FIRST 16 /* addresses before it on the edge are the host's and spare */
 #define VERIFY_MS 10000
 #define SETTLE_MS 30000
@@ -45,6 +47,8 @@ static json_t *gate_route(const json_t *route)
         json_object_set(out, "description", json_object_get(route, "description"));
     if (json_object_get(route, "mimeType"))
         json_object_set(out, "mime_type", json_object_get(route, "mimeType"));
+    if (json_object_get(route, "upstreams"))
+        json_object_set(out, "upstreams", json_object_get(route, "upstreams"));
     return out;
 }
 
@@ -90,6 +94,8 @@ static json_t *gate_config(const struct endpoint *e, const struct settings *sett
     json_object_set_new(
         config, "ledger",
         json_pack("{s:s, s:b}", "path", "/var/lib/utter-gate/ledger.db", "create", 1));
+    if (e->upstreams.n)
+        json_object_set_new(config, "data", plan_data_for_gate(e));
     return config;
 }
 
@@ -106,6 +112,8 @@ void plan_free(struct plan *plan)
         return;
     member_fini(&plan->handler);
     member_fini(&plan->gate);
+    member_fini(&plan->data);
+    json_decref(plan->data_config);
     json_decref(plan->gate_config);
     json_decref(plan->route);
     free(plan->log_uri);
@@ -133,13 +141,18 @@ static enum err_kind place_numbers(struct plan *plan, const struct settings *set
     uint32_t edge = EDGE_FIRST + plan->index * 2;
     plan->edge_bits = settings->edge.bits;
     plan->uid = FIRST_UID + plan->index;
+    plan->data_uid = FIRST_DATA_UID + plan->index;
     (void)snprintf(plan->bridge, sizeof(plan->bridge), "ut-%u", plan->index);
-    bool ok = plan->index <= PLAN_INDEX_MAX && cidr(settings->internal, block, 29, plan->subnet) &&
-              cidr(settings->internal, block + (plan->side ? 6 : 2), 29, plan->gate.address) &&
-              cidr(settings->internal, block + (plan->generation % 2 ? 4 : 5), 29,
-                   plan->handler.address) &&
-              cidr(settings->edge, edge + plan->side, settings->edge.bits, plan->gate.edge) &&
-              pool_address(settings->edge, 1, plan->edge_gateway);
+    bool ok =
+        plan->index <= PLAN_INDEX_MAX && cidr(settings->internal, block, 29, plan->subnet) &&
+        cidr(settings->internal, block + (plan->side ? 6 : 2), 29, plan->gate.address) &&
+        cidr(settings->internal, block + (plan->generation % 2 ? 4 : 5), 29,
+             plan->handler.address) &&
+        cidr(settings->edge, edge + plan->side, settings->edge.bits, plan->gate.edge) &&
+        pool_address(settings->edge, 1, plan->edge_gateway) &&
+        cidr(settings->internal, block + 3, 29, plan->data.address) &&
+        cidr(settings->egress, EDGE_FIRST + plan->index, settings->egress.bits, plan->data.edge) &&
+        pool_address(settings->egress, 1, plan->egress_gateway);
     if (!ok)
         return err_set(err, ERR_UNAVAILABLE,
                        "the address pools are full; widen pools in the settings");
@@ -156,6 +169,12 @@ static void place_paths(struct plan *plan, const struct settings *settings,
     plan->handler.netns = xasprintf("%s/netns/%s", settings->run_dir, plan->handler.id);
     plan->gate.netns = xasprintf("%s/netns/%s", settings->run_dir, plan->gate.id);
     plan->log_uri = xasprintf("binary://%s", facts->logger);
+    if (facts->data.name) {
+        slug_data_id(&plan->slug, plan->data.id);
+        plan->data.netns = xasprintf("%s/netns/%s", settings->run_dir, plan->data.id);
+        plan->data.runtime = PLAN_GATE_RUNTIME;
+        plan->data.image = xstrdup(facts->data.name);
+    }
     plan->handler.runtime = PLAN_HANDLER_RUNTIME;
     plan->gate.runtime = PLAN_GATE_RUNTIME;
     plan->handler.image = xstrdup(facts->handler.name);
@@ -171,8 +190,9 @@ static struct spec_place place_of(const struct plan *plan, const struct settings
                                 .address = member->address,
                                 .run = plan->run,
                                 .state = plan->state,
-                                .uid = plan->uid,
-                                .side = plan->side };
+                                .uid = member == &plan->data ? plan->data_uid : plan->uid,
+                                .side = plan->side,
+                                .data = plan_has_data(plan) };
 }
 
 static void bare(const char *with_bits, char out[20])
@@ -189,6 +209,12 @@ static enum err_kind make_specs(struct plan *plan, const struct endpoint *e,
     if (spec_handler(e, facts->handler.config, &handler, &plan->handler.spec, err) ||
         spec_gate(e, facts->gate.config, &gate, &plan->gate.spec, err))
         return err->kind;
+    if (plan_has_data(plan)) {
+        struct spec_place data = place_of(plan, settings, &plan->data);
+        if (spec_data(e, facts->data.config, &data, &plan->data.spec, err))
+            return err->kind;
+        plan->data_config = plan_data_config(e, plan);
+    }
     char edge[20], inside[20];
     bare(plan->gate.edge, edge);
     bare(plan->handler.address, inside);
@@ -199,7 +225,8 @@ static enum err_kind make_specs(struct plan *plan, const struct endpoint *e,
 }
 
 /* What stays when a generation follows another. */
-static void member_hash(struct plan_member *member, const char *digest)
+/* `also` is what it starts with besides, or NULL. */
+static void member_hash(struct plan_member *member, const char *digest, const json_t *also)
 {
     json_t *spec CLEANUP_JSON = json_deep_copy(member->spec);
     json_object_del(json_object_get(spec, "linux"), "cgroupsPath");
@@ -207,6 +234,8 @@ static void member_hash(struct plan_member *member, const char *digest)
     json_object_del(json_object_get(spec, "annotations"), "io.utter.address");
     json_t *both CLEANUP_JSON =
         json_pack("{s:O, s:s, s:s}", "spec", spec, "image", digest, "runtime", member->runtime);
+    if (also)
+        json_object_set(both, "also", (json_t *)(uintptr_t)also);
     hash_json(both, member->hash);
 }
 
@@ -222,7 +251,7 @@ static enum err_kind gate_hash(struct plan *plan, const struct endpoint *e,
     if (spec_gate(e, facts->gate.config, &place, &spec, err))
         return err->kind;
     first.spec = spec;
-    member_hash(&first, facts->gate.digest);
+    member_hash(&first, facts->gate.digest, NULL);
     memcpy(plan->gate.hash, first.hash, sizeof(first.hash));
     return ERR_OK;
 }
@@ -231,7 +260,11 @@ static enum err_kind make_hashes(struct plan *plan, const struct endpoint *e,
                                  const struct settings *settings, const struct plan_facts *facts,
                                  struct err *err)
 {
-    member_hash(&plan->handler, facts->handler.digest);
+    /* Its hosts file names the data proxy or not, and a bound file is never seen changing. */
+    json_t *names CLEANUP_JSON = plan_has_data(plan) ? json_string(plan->data.address) : NULL;
+    member_hash(&plan->handler, facts->handler.digest, names);
+    if (plan_has_data(plan))
+        member_hash(&plan->data, facts->data.digest, plan->data_config);
     if (gate_hash(plan, e, settings, facts, err))
         return err->kind;
     json_t *config CLEANUP_JSON = gate_config(e, settings, "edge", "handler", plan->edge_gateway);
@@ -239,9 +272,10 @@ static enum err_kind make_hashes(struct plan *plan, const struct endpoint *e,
     json_t *gates CLEANUP_JSON = json_pack("[s]", "gate");
     json_t *route CLEANUP_JSON = traefik_route(e, settings, gates);
     hash_json(route, plan->route_hash);
-    json_t *all CLEANUP_JSON = json_pack("{s:s, s:s, s:s, s:s, s:s}", "handler", plan->handler.hash,
-                                         "gate", plan->gate.hash, "config", plan->config_hash,
-                                         "route", plan->route_hash, "log", plan->log_uri);
+    json_t *all CLEANUP_JSON =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "handler", plan->handler.hash, "gate",
+                  plan->gate.hash, "config", plan->config_hash, "route", plan->route_hash, "log",
+                  plan->log_uri, "data", plan->data.hash);
     hash_json(all, plan->hash);
     return ERR_OK;
 }
@@ -296,6 +330,12 @@ json_t *plan_record(const struct plan *plan)
         "handlerSeconds", (json_int_t)plan->handler_s, "logMax", (json_int_t)plan->log_max, "pay",
         plan->pay);
     json_object_update_new(record, rest);
+    json_object_set_new(record, "egressGateway", json_string(plan->egress_gateway));
+    json_object_set_new(record, "dataUid", json_integer((json_int_t)plan->data_uid));
+    if (plan_has_data(plan)) {
+        json_object_set_new(record, "data", member_record(&plan->data));
+        json_object_set(record, "dataConfig", plan->data_config);
+    }
     return record;
 }
 
@@ -378,13 +418,14 @@ static enum err_kind load_member(const json_t *record, const char *key, const ch
 
 static enum err_kind load_numbers(const json_t *record, struct plan *plan, struct err *err)
 {
-    int64_t index = 0, generation = 0, side = 0, bits = 0, uid = 0;
+    int64_t index = 0, generation = 0, side = 0, bits = 0, uid = 0, data_uid = 0;
     bool tls = false;
     if (json_get_int(record, "index", true, 1, PLAN_INDEX_MAX, &index, err) ||
         json_get_int(record, "generation", true, 1, INT32_MAX, &generation, err) ||
         json_get_int(record, "side", true, 0, 1, &side, err) ||
         json_get_int(record, "edgeBits", true, 8, 28, &bits, err) ||
         json_get_int(record, "uid", true, 1, INT32_MAX, &uid, err) ||
+        json_get_int(record, "dataUid", true, 1, INT32_MAX, &data_uid, err) ||
         json_get_int(record, "port", true, 1, 65535, &plan->port, err) ||
         json_get_int(record, "lifetime", true, 1, 86400, &plan->lifetime, err) ||
         json_get_int(record, "handlerSeconds", true, 1, 3600, &plan->handler_s, err) ||
@@ -396,6 +437,7 @@ static enum err_kind load_numbers(const json_t *record, struct plan *plan, struc
     plan->side = (unsigned)side;
     plan->edge_bits = (unsigned)bits;
     plan->uid = (uint32_t)uid;
+    plan->data_uid = (uint32_t)data_uid;
     plan->tls = tls;
     return ERR_OK;
 }
@@ -407,6 +449,7 @@ static enum err_kind load_all(const json_t *record, struct plan *plan, struct er
         FIXED("bridge", plan->bridge),
         FIXED("subnet", plan->subnet),
         FIXED("edgeGateway", plan->edge_gateway),
+        FIXED("egressGateway", plan->egress_gateway),
         FIXED("configHash", plan->config_hash),
         FIXED("routeHash", plan->route_hash),
         FIXED("hash", plan->hash),
@@ -421,6 +464,10 @@ static enum err_kind load_all(const json_t *record, struct plan *plan, struct er
         load_member(record, "handler", PLAN_HANDLER_RUNTIME, &plan->handler, err) ||
         load_member(record, "gate", PLAN_GATE_RUNTIME, &plan->gate, err))
         return err->kind;
+    if (json_object_get(record, "data") &&
+        load_member(record, "data", PLAN_GATE_RUNTIME, &plan->data, err))
+        return err->kind;
+    plan->data_config = json_deep_copy(json_object_get(record, "dataConfig"));
     plan->gate_config = json_deep_copy(json_object_get(record, "gateConfig"));
     plan->route = json_deep_copy(json_object_get(record, "route"));
     return ERR_OK;

@@ -24,6 +24,8 @@
 #define PLAN_HANDLER_RUNTIME "io.containerd.utter.v1"
 #define PLAN_GATE_RUNTIME "io.containerd.runc.v2"
 #define PLAN_EDGE_BRIDGE "utter-edge"
+#define PLAN_EGRESS_BRIDGE "utter-egress"
+#define PLAN_DATA_PORT 80
 #define PLAN_INDEX_MAX 8000
 
 /* What an image is, as containerd and its configuration blob say. */
@@ -40,7 +42,8 @@ struct plan_facts {
     unsigned side;       /* of the gate, 0 or 1 */
     struct plan_image handler;
     struct plan_image gate;
-    const char *logger; /* absolute path of utter-log */
+    struct plan_image data; /* zeroed where the endpoint has no upstreams */
+    const char *logger;     /* absolute path of utter-log */
 };
 
 /* One container of the plan. */
@@ -50,8 +53,9 @@ struct plan_member {
     char *image;
     char *netns;      /* path */
     char address[20]; /* on the slug's network, with prefix length */
-    char edge[20];    /* on the edge network, with prefix length; "" for a handler */
-    json_t *spec;     /* OCI runtime spec */
+    char edge[20]; /* on the edge (data proxy: egress) network, with prefix length; "" for a handler
+                    */
+    json_t *spec;  /* OCI runtime spec */
     char hash[DIGEST_SIZE];
 };
 
@@ -64,11 +68,15 @@ struct plan {
     char subnet[20];       /* "198.18.0.8/29" */
     char edge_gateway[16]; /* the host's address on the edge bridge */
     unsigned edge_bits;
-    uint32_t uid; /* of the gate and its files */
+    char egress_gateway[16]; /* the host's address on the egress bridge */
+    uint32_t uid;            /* of the gate and its files */
+    uint32_t data_uid;       /* of the data proxy and its files */
     struct plan_member handler;
     struct plan_member gate;
-    json_t *gate_config; /* what the gate reads */
-    json_t *route;       /* Traefik dynamic configuration */
+    struct plan_member data; /* id "": the handler has no upstreams */
+    json_t *gate_config;     /* what the gate reads */
+    json_t *data_config;     /* what the data proxy reads, or NULL */
+    json_t *route;           /* Traefik dynamic configuration */
     char *log_uri;
     char *host; /* public name */
     bool tls;
@@ -87,6 +95,11 @@ struct plan {
 /* ERR_INVALID with the policy's own refusal where the file asks for what the runtime refuses. */
 CHECKED enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *settings,
                                 const struct plan_facts *facts, struct plan **out, struct err *err);
+/* The plan has a data proxy. */
+static inline bool plan_has_data(const struct plan *plan)
+{
+    return plan->data.id[0] != '\0';
+}
 void plan_free(struct plan *plan);
 DEFINE_CLEANUP(struct plan, plan_free, plan_freep)
 

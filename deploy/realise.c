@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -55,18 +56,24 @@ static enum err_kind others(const struct deploy *d, const struct plan *plan, jso
         char *gate CLEANUP_FREE = bare(other->gate.edge);
         json_array_append_new(list, json_sprintf("%s:%lld", handler, (long long)other->port));
         json_array_append_new(list, json_sprintf("%s:%d", gate, PLAN_GATE_PORT));
+        if (plan_has_data(other)) {
+            char *data CLEANUP_FREE = bare(other->data.address);
+            json_array_append_new(list, json_sprintf("%s:%d", data, PLAN_DATA_PORT));
+        }
     }
     *out = STEAL(list);
     return ERR_OK;
 }
 
-static enum err_kind host_network(struct deploy *d, struct err *err)
+static enum err_kind host_network(struct deploy *d, const struct plan *plan, struct err *err)
 {
     int lock CLEANUP_FD = -1;
     json_t *bridges CLEANUP_JSON = NULL;
     bool in_force = false;
     if (state_lock_host(d->settings, &lock, err) || network_check_pools(d->settings, err) ||
-        network_edge_ensure(d->settings, err) || state_bridges(d->settings, &bridges, err) ||
+        network_edge_ensure(d->settings, err) ||
+        (plan_has_data(plan) && network_egress_ensure(d->settings, err)) ||
+        state_bridges(d->settings, &bridges, err) ||
         firewall_check(d->settings, bridges, &in_force, err))
         return err->kind;
     return in_force ? ERR_OK : firewall_apply(d->settings, bridges, err);
@@ -163,10 +170,10 @@ static enum err_kind drain(const struct plan *plan, const struct plan *old, stru
 
 /* ---- gate ---- */
 
-/* The gate's last word, for an error about it. */
-static void add_gate_log(const struct plan *plan, struct err *err)
+/* A member's last word, for an error about it. */
+static void add_log(const struct plan *plan, const struct plan_member *member, struct err *err)
 {
-    char *path CLEANUP_FREE = xasprintf("%s/logs/%s.log", plan->state, plan->gate.id);
+    char *path CLEANUP_FREE = xasprintf("%s/logs/%s.log", plan->state, member->id);
     char line[400] = "", last[400] = "";
     FILE *f CLEANUP_FILE = fopen(path, "re");
     while (f && fgets(line, sizeof(line), f))
@@ -188,7 +195,7 @@ static enum err_kind gate_wait_alive(struct deploy *d, const struct plan *plan, 
             return err->kind;
         if (task.state != CD_TASK_RUNNING) {
             (void)err_set(err, ERR_PRECONDITION, "the gate ended with status %u", task.exit_status);
-            add_gate_log(plan, err);
+            add_log(plan, &plan->gate, err);
             return err->kind;
         }
         pause_ms(POLL_MS);
@@ -315,6 +322,55 @@ static enum err_kind gate_network(struct deploy *d, struct realise *what, bool *
     return network_attach(plan, &plan->gate, d->settings, err);
 }
 
+/* ---- data proxy ---- */
+
+static enum err_kind data_wait(struct deploy *d, const struct plan *plan, struct err *err)
+{
+    char *path CLEANUP_FREE = xasprintf("%s/data/gate.sock", plan->run);
+    for (int waited = 0; waited < READY_MS; waited += POLL_MS) {
+        struct cd_task task;
+        if (access(path, F_OK) == 0)
+            return ERR_OK;
+        if (containerd_task_get(d->cd, plan->data.id, &task, err))
+            return err->kind;
+        if (task.state != CD_TASK_RUNNING) {
+            (void)err_set(err, ERR_PRECONDITION, "the data proxy ended with status %u",
+                          task.exit_status);
+            add_log(plan, &plan->data, err);
+            return err->kind;
+        }
+        pause_ms(POLL_MS);
+    }
+    return err_set(err, ERR_TIMEOUT, "the data proxy does not open its socket after %d s",
+                   READY_MS / 1000);
+}
+
+/* Before handler and gate: the gate dials it, and a handler that starts may need it at once. */
+static enum err_kind data_ensure(struct deploy *d, struct realise *what, struct err *err)
+{
+    const struct plan *plan = what->plan;
+    enum member_state state;
+    char *socket CLEANUP_FREE = xasprintf("%s/data/gate.sock", plan->run);
+    if (!plan_has_data(plan))
+        return ERR_OK;
+    if (files_secrets(plan, what->upstreams, err) ||
+        member_look(d->cd, plan, &plan->data, &state, err))
+        return err->kind;
+    if (state == MEMBER_RUNNING && netns_is_there(plan->data.netns))
+        return ERR_OK;
+    what->changed = true;
+    if (member_end(d->cd, plan->data.id, 2000, err) ||
+        network_detach(plan, &plan->data, d->settings, err) ||
+        network_attach(plan, &plan->data, d->settings, err))
+        return err->kind;
+    (void)unlink(socket);
+    if (member_start(d->cd, plan, &plan->data, "data", NULL, err) || data_wait(d, plan, err))
+        return err->kind;
+    deploy_say(d, "data      %s listens at http://data/ for %zu upstreams", plan->data.id,
+               json_array_size(json_object_get(plan->data_config, "upstreams")));
+    return ERR_OK;
+}
+
 /* ---- all of it ---- */
 
 /* While one gate follows another the route lists both, and Traefik's health check picks. Otherwise
@@ -380,8 +436,9 @@ enum err_kind realise(struct deploy *d, struct realise *what, struct err *err)
     const struct plan *plan = what->plan;
     bool gate_runs = false;
     STEP("files", files_make(plan, what->token, err));
-    STEP("host network", host_network(d, err));
+    STEP("host network", host_network(d, plan, err));
     STEP("internal network", network_slug_ensure(plan, err));
+    STEP("data proxy", data_ensure(d, what, err));
     STEP("gate network", gate_network(d, what, &gate_runs, err));
     STEP("handler", handler_ensure(d, what, err));
     if (!gate_runs && what->old && strcmp(what->old->gate.id, plan->gate.id) != 0)

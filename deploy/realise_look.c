@@ -107,7 +107,8 @@ enum err_kind realise_route_alive(const struct deploy *d, const struct plan *pla
 
 static bool in_plan(const struct plan *plan, const char *id)
 {
-    return plan && (strcmp(id, plan->handler.id) == 0 || strcmp(id, plan->gate.id) == 0);
+    return plan && (strcmp(id, plan->handler.id) == 0 || strcmp(id, plan->gate.id) == 0 ||
+                    strcmp(id, plan->data.id) == 0);
 }
 
 /* "<slug>.<rest without a dot>" */

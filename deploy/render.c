@@ -75,12 +75,14 @@ static enum err_kind find_plan(struct deploy *d, struct endpoint *e, struct plan
 {
     struct image *handler CLEANUP(image_freep) = NULL;
     struct image *gate CLEANUP(image_freep) = NULL;
+    struct image *data CLEANUP(image_freep) = NULL;
     int lock CLEANUP_FD = -1;
     unsigned index;
     enum err_kind kind = e->folder
                              ? image_of_folder(d->cd, e, d->settings->snapshotter, &handler, err)
                              : image_find(d->cd, e->image, &handler, err);
     if (kind || image_find(d->cd, d->settings->gate_image, &gate, err) ||
+        (e->upstreams.n && image_find(d->cd, d->settings->data_image, &data, err)) ||
         state_lock_host(d->settings, &lock, err) || state_index(d->settings, &e->slug, &index, err))
         return err->kind;
     struct plan_facts facts = { .index = index,
@@ -88,6 +90,8 @@ static enum err_kind find_plan(struct deploy *d, struct endpoint *e, struct plan
                                 .handler = { handler->name, handler->digest, handler->config },
                                 .gate = { gate->name, gate->digest, gate->config },
                                 .logger = d->logger };
+    if (data)
+        facts.data = (struct plan_image){ data->name, data->digest, data->config };
     return plan_make(e, d->settings, &facts, out, err);
 }
 

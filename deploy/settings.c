@@ -129,6 +129,7 @@ static struct settings *settings_new_default(void)
     s->ns = xstrdup("utter");
     s->snapshotter = xstrdup("overlayfs");
     s->gate_image = xstrdup("utter-gate:latest");
+    s->data_image = xstrdup("utter-dataproxy:latest");
     s->entry_point = xstrdup("websecure");
     s->traefik_address = xstrdup("127.0.0.1");
     s->state_dir = xstrdup("/var/lib/utter");
@@ -142,12 +143,13 @@ static struct settings *settings_new_default(void)
 
 enum err_kind settings_parse(const json_t *tree, struct settings **out, struct err *err)
 {
-    static const char *const keys[] = { "containerd", "gateImage", "traefik", "pools", "stateDir",
-                                        "runDir",     "cniBin",    "logger",  NULL };
+    static const char *const keys[] = { "containerd", "gateImage", "dataImage", "traefik", "pools",
+                                        "stateDir",   "runDir",    "cniBin",    "logger",  NULL };
     struct settings *s CLEANUP(settings_freep) = settings_new_default();
     if (json_only_keys(tree, keys, "settings", err) || read_containerd(s, tree, err) ||
         read_traefik(s, tree, err) || read_pools(s, tree, err) ||
         get_string(tree, "gateImage", &s->gate_image, err) ||
+        get_string(tree, "dataImage", &s->data_image, err) ||
         get_path(tree, "stateDir", &s->state_dir, err) ||
         get_path(tree, "runDir", &s->run_dir, err) || get_path(tree, "cniBin", &s->cni_bin, err) ||
         get_path(tree, "logger", &s->logger, err))
@@ -177,6 +179,7 @@ void settings_free(struct settings *s)
     free(s->ns);
     free(s->snapshotter);
     free(s->gate_image);
+    free(s->data_image);
     free(s->traefik_dir);
     free(s->entry_point);
     free(s->traefik_address);

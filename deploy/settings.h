@@ -2,9 +2,9 @@
  * /etc/utter/deploy.json: what holds for every endpoint on this host.
  *
  * {"containerd": {"address", "namespace", "snapshotter"}, "gateImage": "name@sha256:…" or a name,
- *  "traefik": {"dynamicDir", "entryPoint", "address", "port", "resolvers": […]},
- *  "pools": {"internal", "edge", "egress"}, "stateDir", "runDir", "cniBin", "logger"}
- * Every key may be absent. An absent file is every default. Unknown keys are errors.
+ * "dataImage": the same, "traefik": {"dynamicDir", "entryPoint", "address", "port", "resolvers":
+ * […]}, "pools": {"internal", "edge", "egress"}, "stateDir", "runDir", "cniBin", "logger"} Every
+ * key may be absent. An absent file is every default. Unknown keys are errors.
  */
 #pragma once
 
@@ -28,6 +28,7 @@ struct settings {
     char *ns;          /* utter */
     char *snapshotter; /* overlayfs */
     char *gate_image;  /* utter-gate:latest: an image's name in containerd */
+    char *data_image;  /* utter-dataproxy:latest */
     char
         *traefik_dir; /* NULL: no file provider here; routes are served by watch or not published */
     char *entry_point;     /* websecure */

@@ -34,6 +34,11 @@ void slug_handler_id(const struct slug *slug, unsigned generation, char out[SLUG
     (void)snprintf(out, SLUG_ID_SIZE, "%s.h%u", slug->s, generation);
 }
 
+void slug_data_id(const struct slug *slug, char out[SLUG_ID_SIZE])
+{
+    (void)snprintf(out, SLUG_ID_SIZE, "%s.data", slug->s);
+}
+
 void slug_gate_id(const struct slug *slug, unsigned side, char out[SLUG_ID_SIZE])
 {
     (void)snprintf(out, SLUG_ID_SIZE, side ? "%s.gate2" : "%s.gate", slug->s);

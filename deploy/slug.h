@@ -22,4 +22,5 @@ CHECKED enum err_kind slug_parse(const char *text, struct slug *out, struct err 
 
 /* "<slug>.h<generation>", "<slug>.gate" and "<slug>.gate2" (the two generations of a gate). */
 void slug_handler_id(const struct slug *slug, unsigned generation, char out[SLUG_ID_SIZE]);
+void slug_data_id(const struct slug *slug, char out[SLUG_ID_SIZE]); /* "<slug>.data" */
 void slug_gate_id(const struct slug *slug, unsigned side, char out[SLUG_ID_SIZE]);

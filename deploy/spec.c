@@ -215,10 +215,49 @@ enum err_kind spec_gate(const struct endpoint *e, const json_t *image_config,
     bind(mounts, "/var/lib/utter-gate", ledger, true);
     bind(mounts, "/run/utter-token", token, false);
     bind(mounts, "/run/utter-gate", admin, true);
+    if (place->data) {
+        char *session CLEANUP_FREE = xasprintf("%s/data", place->run);
+        char *key CLEANUP_FREE = xasprintf("%s/data-key", place->run);
+        bind(mounts, "/run/utter-data", session, false);
+        bind(mounts, "/run/utter-data-key", key, false);
+    }
     char *hostname CLEANUP_FREE = xasprintf("%s-gate", e->slug.s);
     *out =
         frame(hostname,
               process(place->uid, args, environment(image_config, NULL), working_dir(image_config)),
               mounts, linux_part(place, resources(512LL << 20, 2000, 128)));
+    return ERR_OK;
+}
+
+enum err_kind spec_data(const struct endpoint *e, const json_t *image_config,
+                        const struct spec_place *place, json_t **out, struct err *err)
+{
+    json_t *args = image_args(image_config);
+    if (json_array_size(args) == 0) {
+        json_decref(args);
+        return err_set(err, ERR_INVALID, "data proxy: its image names no program");
+    }
+    json_t *mounts = base_mounts();
+    add_tmp(mounts, 4 << 20);
+    bind_names(mounts, place->run, "gate-");
+    const struct {
+        const char *to, *base, *name;
+        bool rw;
+    } binds[] = {
+        { "/etc/utter", place->state, "data", false },
+        { "/var/lib/utter-dataproxy", place->state, "egress", true },
+        { "/run/utter-data", place->run, "data", true },
+        { "/run/utter-data-keys", place->run, "data-keys", false },
+        { UPSTREAMS_SECRETS, place->run, "secrets", false },
+    };
+    for (size_t i = 0; i < sizeof(binds) / sizeof(*binds); i++) {
+        char *from CLEANUP_FREE = xasprintf("%s/%s", binds[i].base, binds[i].name);
+        bind(mounts, binds[i].to, from, binds[i].rw);
+    }
+    char *hostname CLEANUP_FREE = xasprintf("%s-data", e->slug.s);
+    *out =
+        frame(hostname,
+              process(place->uid, args, environment(image_config, NULL), working_dir(image_config)),
+              mounts, linux_part(place, resources(256LL << 20, 1000, 64)));
     return ERR_OK;
 }

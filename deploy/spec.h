@@ -1,9 +1,9 @@
 /*
- * OCI runtime specs of a slug's two containers. Pure.
+ * OCI runtime specs of a slug's containers. Pure.
  *
  * The handler's is made to what the runtime's policy demands and then judged by that very policy,
- * so the two cannot disagree. The gate's is for runc: own uid, read-only root, no capability, no
- * new privileges.
+ * so the two cannot disagree. Those of gate and data proxy are for runc: own uid, read-only root,
+ * no capability, no new privileges.
  */
 #pragma once
 
@@ -23,10 +23,13 @@ struct spec_place {
     const char *state;   /* gate: directory with gate/ and ledger/ */
     uint32_t uid;        /* gate */
     unsigned side;       /* gate: 0 or 1; each has its own configuration and admin socket */
+    bool data;           /* gate: its slug has a data proxy */
 };
 
 /* *out is a new reference, the caller's. */
 CHECKED enum err_kind spec_handler(const struct endpoint *endpoint, const json_t *image_config,
                                    const struct spec_place *place, json_t **out, struct err *err);
+CHECKED enum err_kind spec_data(const struct endpoint *endpoint, const json_t *image_config,
+                                const struct spec_place *place, json_t **out, struct err *err);
 CHECKED enum err_kind spec_gate(const struct endpoint *endpoint, const json_t *image_config,
                                 const struct spec_place *place, json_t **out, struct err *err);

@@ -20,6 +20,7 @@ struct up {
     struct endpoint *endpoint;
     struct image *handler;
     struct image *gate;
+    struct image *data; /* NULL: no upstreams */
     struct plan *plan;
     struct plan *old; /* what the record says; NULL: none */
     json_t *record;   /* the same, raw */
@@ -32,6 +33,7 @@ static void up_fini(struct up *up)
     endpoint_free(up->endpoint);
     image_free(up->handler);
     image_free(up->gate);
+    image_free(up->data);
     plan_free(up->plan);
     plan_free(up->old);
     json_decref(up->record);
@@ -47,6 +49,9 @@ static enum err_kind find_images(struct up *up, struct err *err)
     if (kind || image_unpack(d->cd, up->handler, err) ||
         image_find(d->cd, d->settings->gate_image, &up->gate, err) ||
         image_unpack(d->cd, up->gate, err))
+        return err->kind;
+    if (up->endpoint->upstreams.n && (image_find(d->cd, d->settings->data_image, &up->data, err) ||
+                                      image_unpack(d->cd, up->data, err)))
         return err->kind;
     return ERR_OK;
 }
@@ -77,6 +82,8 @@ static enum err_kind make_plan(struct up *up, struct err *err)
         .gate = { up->gate->name, up->gate->digest, up->gate->config },
         .logger = up->d->logger,
     };
+    if (up->data)
+        facts.data = (struct plan_image){ up->data->name, up->data->digest, up->data->config };
     if (plan_make(up->endpoint, up->d->settings, &facts, &up->plan, err))
         return err->kind;
     if (!up->old)
@@ -179,7 +186,10 @@ static enum err_kind up_locked(struct up *up, const char *file, struct err *err)
         find_record(up, err) || make_plan(up, err) || check_payee(up, err) ||
         save(d, up->plan, "making", up->record, false, err))
         return err->kind;
-    struct realise what = { .plan = up->plan, .old = up->old, .token = up->endpoint->token_file };
+    struct realise what = { .plan = up->plan,
+                            .old = up->old,
+                            .token = up->endpoint->token_file,
+                            .upstreams = &up->endpoint->upstreams };
     if (realise(d, &what, err)) {
         undo(up);
         return err->kind;

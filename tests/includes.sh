@@ -25,5 +25,5 @@ allow policy base
 allow shim policy proto base
 allow gate http proto base
 allow dataproxy http proto base
-allow deploy policy proto http base
+allow deploy policy proto http dataproxy base
 exit $bad

@@ -142,7 +142,24 @@ static void test_malicious(void **state)
         { NULL, "limits: {pids: 1000000}", "limits.pids: 1000000 is out of range" },
         { NULL, "limits: {cpu: \"1.2345\"}", "limits.cpu" },
         { NULL, "limits: {lifetime: 25h}", "limits.lifetime" },
-        { NULL, "upstreams: [x]", "upstreams: the data proxy is not deployed" },
+        { NULL, "upstreams: [x]", "upstreams[0]" },
+        { NULL, "upstreams: [{name: A}]", "upstreams.0: \"name\" must be" },
+        { NULL, "upstreams: [{name: a, url: \"https://a.example\"}]",
+          "nothing is allowed by default" },
+        { NULL,
+          "upstreams: [{name: a, url: \"http://a.example\", allow: [{methods: [GET], path: /x}]}]",
+          "is plain http" },
+        { NULL,
+          "upstreams: [{name: a, url: \"https://a.example\", allow: [{methods: [GET], path: /x}], "
+          "inject: {header: {name: "
+          "X-K, file: /etc/shadow}}}]",
+          "inject.file: /etc/shadow: must lie below" },
+        { NULL,
+          "upstreams: [{name: a, url: \"https://a.example\", allow: [{methods: [GET], path: /x}], "
+          "inject: {header: {name: "
+          "X-K, file: ../k}}}]",
+          "without . and .. parts" },
+        { "routes", "routes: [{path: /x, price: 1, upstreams: [b]}]", "\"b\" is not declared" },
         { NULL, "slug: b", "line 7: key \"slug\" is there twice" },
         { NULL, "x: &a [1]", "anchors (&) and tags (!) are not allowed" },
         { NULL, "x: &a 1", "anchors (&) are not allowed" },
