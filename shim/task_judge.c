@@ -168,6 +168,20 @@ static CHECKED enum err_kind apply_policy(struct task *task, const json_t *spec,
     return ERR_OK;
 }
 
+/* A namespace that the spec names is one that somebody has set up. */
+static bool names_a_network(const json_t *spec)
+{
+    const json_t *list = json_at(spec, "/linux/namespaces");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        const char *type = json_string_value(json_object_get(row, "type"));
+        const char *path = json_string_value(json_object_get(row, "path"));
+        if (type && path && strcmp(type, "network") == 0 && *path)
+            return true;
+    }
+    return false;
+}
+
 /* The test-only program: the spec as it is, and a plan that promises nothing. */
 static void apply_nothing(struct task *task, const json_t *spec)
 {
@@ -176,7 +190,7 @@ static void apply_nothing(struct task *task, const json_t *spec)
         .role = task->role,
         .limits = { CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT,
                     CGROUP_ABSENT },
-        .network = POLICY_NETWORK_NONE,
+        .network = names_a_network(spec) ? POLICY_NETWORK_SANDBOX : POLICY_NETWORK_NONE,
         .terminal = task->process.terminal,
         .timeout = 86400,
     };
