@@ -9,12 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "shim/bundle.h"
 
 #define NOBODY 65534U
 #define GOFER_GRACE_MS 300U
 #define PROC "/proc"
+#define PANIC_LOG_MAX (4U * 1024 * 1024)
 
 struct sandbox *sandbox_new(const struct sandbox_env *env, const char *id, const char *dir,
                             struct runsc_binary *take_binary)
@@ -286,9 +289,19 @@ bool sandbox_oom(const struct sandbox *sandbox)
             kills > 0);
 }
 
-bool sandbox_panicked(const struct sandbox *sandbox)
+bool sandbox_panicked(const struct sandbox *sandbox, char *first, size_t size)
 {
     char *path CLEANUP_FREE = xasprintf("%s/panic.log", sandbox->runsc.log_dir);
-    struct stat st;
-    return lstat(path, &st) == 0 && st.st_size > 0;
+    char *text CLEANUP_FREE = NULL;
+    size_t len = 0;
+    struct err ignored;
+    *first = '\0';
+    if (fs_read(path, PANIC_LOG_MAX, &text, &len, &ignored) || len == 0)
+        return false;
+    /* The gofer writes here too, that nobody ever started it, when a created sandbox is killed. */
+    const char *panic = strstr(text, "panic:");
+    if (!panic)
+        panic = strstr(text, "fatal error:");
+    (void)text_safe(panic ? panic : "", first, size);
+    return panic != NULL;
 }

@@ -99,5 +99,5 @@ CHECKED enum err_kind sandbox_verify_started(const struct sandbox *sandbox, stru
  * Sentry, a stub that holds a guest process, the gofer), the whole sandbox goes with it: cgroup v2
  * does that by itself, on v1 the shim does. */
 bool sandbox_oom(const struct sandbox *sandbox);
-/* True if the Sentry left a panic report. */
-bool sandbox_panicked(const struct sandbox *sandbox);
+/* True if the Sentry left a panic report; `first` (size bytes) gets its beginning, made printable. */
+bool sandbox_panicked(const struct sandbox *sandbox, char *first, size_t size);

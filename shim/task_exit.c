@@ -109,9 +109,10 @@ void task_on_sandbox_gone(void *arg)
 {
     struct shim *shim = arg;
     struct sandbox *sandbox = shim->sandbox;
-    if (sandbox_panicked(sandbox))
+    char first[240];
+    if (sandbox_panicked(sandbox, first, sizeof(first)))
         log_error("sentry_panicked", log_str("id", sandbox->id),
-                  log_int("wstatus", sandbox->wstatus));
+                  log_int("wstatus", sandbox->wstatus), log_str("first", first));
     log_info("sandbox_gone", log_str("id", sandbox->id), log_int("wstatus", sandbox->wstatus));
     struct task *root = NULL;
     for (struct task *t = shim->tasks; t; t = t->next) {
