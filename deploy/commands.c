@@ -1,5 +1,6 @@
 #include "deploy/commands.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,6 +128,12 @@ enum err_kind command_audit(const struct command_line *line, struct err *err)
 
 enum err_kind command_watch(const struct command_line *line, struct err *err)
 {
+    /* Before gRPC makes its threads, which inherit it: the loop alone takes these. */
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
     WITH_DEPLOY(d);
     return watch_run(&d, line->once, err);
 }

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "deploy/files.h"
 #include "deploy/payments.h"
+#include "deploy/proc.h"
 #include "deploy/state.h"
 
 #define SECRET_MAX 65536
@@ -86,6 +87,26 @@ enum err_kind operate_backup(struct deploy *d, const char *slug, const char *dir
     return ERR_OK;
 }
 
+/* A copied ledger is refused by the gate until someone says that no other gate has it: a restore is
+ * that word. The program does it, since the ledger is its own; the files are the gate's again
+ * afterwards. */
+static enum err_kind adopt(const struct deploy *d, const struct plan *plan, const char *ledger,
+                           struct err *err)
+{
+    char *program CLEANUP_FREE =
+        xasprintf("%.*s/utter-gate", (int)(strrchr(d->logger, '/') - d->logger), d->logger);
+    const char *argv[] = { program, "ledger", "init", "--adopt", "--ledger", ledger, NULL };
+    static const char *const suffixes[] = { "", ".lock", "-wal", "-shm" };
+    if (proc_run(&(struct proc){ .argv = argv, .timeout_ms = 60000 }, NULL, err))
+        return err->kind;
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        char *file CLEANUP_FREE = xasprintf("%s%s", ledger, suffixes[i]);
+        if (chown(file, plan->uid, plan->uid) && errno != ENOENT)
+            return err_sys(err, errno, "%s", file);
+    }
+    return ERR_OK;
+}
+
 /* The copy under the slug's number on this host. What was not final at the time of the copy may
  * have moved on since: unknown, for reconciliation. A run that had not settled cannot have been
  * charged by this ledger, but may have been by the one that was lost. */
@@ -99,7 +120,7 @@ static enum err_kind put_back(struct deploy *d, struct plan *plan, json_t *recor
     int64_t doubtful = 0, newest = 0;
     if (files_make(plan, NULL, err) || copy_secret(token_from, token, err) ||
         payments_restore(from, ledger, plan->uid, &doubtful, &newest, err) ||
-        files_remove_run(plan, err))
+        adopt(d, plan, ledger, err) || files_remove_run(plan, err))
         return err_prefix(err, "restore");
     json_object_set_new(record, "phase", json_string("down"));
     if (state_save(d->settings, plan->slug.s, record, err))

@@ -2,6 +2,7 @@
 
 Everything is real. Nothing of the machine's own network, /run, /etc/utter or /var/lib/utter is seen or touched.
 """
+import fcntl
 import json
 import os
 import shutil
@@ -111,6 +112,9 @@ def traefik_binary():
 
 class Rig:
     def __init__(self, containerd, build):
+        # Control groups are not part of a namespace here, and their paths follow from slugs: one rig at a time.
+        self.turn = open("/tmp/ut-deploy-rig.lock", "w")
+        fcntl.flock(self.turn, fcntl.LOCK_EX)
         self.bin = os.path.join(os.path.abspath(build), "bin")
         self.dir = tempfile.mkdtemp(prefix="ut-deploy.", dir="/tmp")
         os.chmod(self.dir, 0o755)
@@ -262,3 +266,4 @@ class Rig:
             if not os.path.exists(self.dir):
                 break
             time.sleep(0.1)
+        self.turn.close()

@@ -92,9 +92,9 @@ def test_not_charged(rig, up, path):
         status = json.loads(rig.ok("status", "--json", "shop"))
         return [p["payment"] for p in status["payments"] if p["state"] == "settled"]
     before = charged()
-    got = rig.pay("shop", path, edge=rig.edge("shop"), retry=0)
-    assert got.returncode != 0
-    assert charged() == before
+    got = rig.pay("shop", path, edge=rig.edge("shop"), retry=1)
+    assert got.returncode not in (0, 2) and "paid" not in got.stderr, got.stderr
+    assert set(charged()) <= set(before)  # the last five: none that is new
     again = rig.pay("shop", edge=rig.edge("shop"))
     assert again.returncode == 0, again.stderr
 
