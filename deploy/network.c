@@ -371,6 +371,25 @@ enum err_kind network_attach(const struct plan *plan, const struct plan_member *
     return ERR_OK;
 }
 
+static enum err_kind delete_links(void *arg, struct err *err)
+{
+    static const char *const names[] = { "eth0", "eth1" };
+    (void)arg;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *const argv[] = { "ip", "link", "del", names[i], NULL };
+        int status; /* one that is not there is fine */
+        if (proc_status(&(struct proc){ .argv = argv, .timeout_ms = 10000 }, &status, NULL, err))
+            return err->kind;
+    }
+    return ERR_OK;
+}
+
+void network_clear(const char *netns)
+{
+    if (netns_is_there(netns))
+        (void)!netns_within(netns, delete_links, NULL, ERR_IGNORED);
+}
+
 enum err_kind network_detach(const struct plan *plan, const struct plan_member *member,
                              const struct settings *settings, struct err *err)
 {
@@ -382,5 +401,6 @@ enum err_kind network_detach(const struct plan *plan, const struct plan_member *
             (void)!cni(settings, &edge, NULL, ERR_IGNORED);
         (void)!cni(settings, &slug, NULL, ERR_IGNORED);
     }
+    network_clear(member->netns);
     return netns_remove(member->netns, err);
 }

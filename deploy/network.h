@@ -37,6 +37,9 @@ CHECKED enum err_kind network_attach(const struct plan *plan, const struct plan_
 /* Detaches and removes the namespace. Whatever is missing is fine. */
 CHECKED enum err_kind network_detach(const struct plan *plan, const struct plan_member *member,
                                      const struct settings *settings, struct err *err);
+/* Takes the interfaces out of a namespace. A connection whose other end died without a word keeps the namespace
+ * in the kernel for minutes after its last process, and with it the host's ends of its interfaces. */
+void network_clear(const char *netns);
 /* The CNI configuration lists of a plan, by name; for the state directory and `render cni`. */
 json_t *network_conflists(const struct plan *plan);
 

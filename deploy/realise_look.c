@@ -129,6 +129,7 @@ static enum err_kind sweep_namespaces(struct deploy *d, const struct slug *slug,
         char *path CLEANUP_FREE = xasprintf("%s/%s", dir, e->d_name);
         if (!of_slug(slug, e->d_name) || in_plan(plan, e->d_name))
             continue;
+        network_clear(path);
         if (netns_remove(path, err))
             return err->kind;
     }
