@@ -72,6 +72,17 @@ static enum err_kind find_record(struct up *up, struct err *err)
     return ERR_OK;
 }
 
+/* An attempt that was killed may have left its Create half done under the recorded id: take a fresh
+ * one. Two on, so that its address is still not that of the generation that may serve meanwhile. */
+static bool interrupted(const struct up *up)
+{
+    const char *phase = json_string_value(json_object_get(up->record, "phase"));
+    enum member_state state = MEMBER_ABSENT;
+    return phase && strcmp(phase, "making") == 0 &&
+           (member_look(up->d->cd, up->old, &up->old->handler, &state, ERR_IGNORED) ||
+            state != MEMBER_RUNNING);
+}
+
 static enum err_kind make_plan(struct up *up, struct err *err)
 {
     struct plan_facts facts = {
@@ -90,9 +101,12 @@ static enum err_kind make_plan(struct up *up, struct err *err)
         return ERR_OK;
     bool handler = strcmp(up->plan->handler.hash, up->old->handler.hash) != 0;
     bool gate = strcmp(up->plan->gate.hash, up->old->gate.hash) != 0;
-    if (!handler && !gate)
+    unsigned step = handler ? 1 : 0;
+    if (interrupted(up) && !handler)
+        step = 2;
+    if (!step && !gate)
         return ERR_OK;
-    facts.generation += handler ? 1 : 0;
+    facts.generation += step;
     facts.side ^= gate ? 1U : 0U;
     plan_free(STEAL(up->plan));
     return plan_make(up->endpoint, up->d->settings, &facts, &up->plan, err);

@@ -242,6 +242,8 @@ class Rig:
             "namespaces": lines("ls", "/run/utter/netns"),
             "run": lines("ls", "/run/utter") - {"netns"},
             "mounts": {l for l in lines("cat", "/proc/mounts") if "utter-token" in l or "/run/utter/netns" in l},
+            "shims": {l for l in self.run("ps", "-eo", "args").stdout.split("\n")
+                      if "containerd-shim" in l and self.sock in l},
             "routes": set(os.listdir(self.path("traefik"))),
         }
 

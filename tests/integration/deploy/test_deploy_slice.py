@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -185,8 +186,8 @@ def test_ledger_is_still_there_after_up(rig, up):
 @pytest.mark.parametrize("ms", [30, 150, 300, 500, 700, 900, 1200, 1500])
 def test_killed_at_any_moment_then_up_or_down(rig, up, ms):
     """kill -9 of utter-deploy; `down` then leaves nothing, or `up` then works."""
-    import subprocess
-    file = rig.endpoint("kill")
+    slug = "kill%d" % ms
+    file = rig.endpoint(slug)
     child = subprocess.Popen(rig.inside(rig.bin + "/utter-deploy", "up", file), stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
     time.sleep(ms / 1000)
@@ -194,10 +195,10 @@ def test_killed_at_any_moment_then_up_or_down(rig, up, ms):
     child.wait()
     if ms % 200 == 100:
         rig.ok("up", file)
-        assert "0 drifts" in rig.ok("audit", "kill")
-    got = rig.deploy("down", "--purge", "kill")
+        assert "0 drifts" in rig.ok("audit", slug)
+    got = rig.deploy("down", "--purge", slug)
     assert got.returncode == 0 or "is not deployed here" in got.stderr, got.stderr
-    assert rig.left() == up["before"]
+    rig.until(lambda: rig.left() == up["before"], 10)
 
 
 def test_a_handler_that_does_not_start_is_undone_with_its_reason(rig, up):
