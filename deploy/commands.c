@@ -56,8 +56,8 @@ enum err_kind command_logs(const struct command_line *line, struct err *err)
 {
     struct deploy d CLEANUP_DEPLOY = { 0 };
     const char *role = line->n_args > 1 ? line->args[1] : "handler";
-    if (strcmp(role, "handler") != 0 && strcmp(role, "gate") != 0)
-        return err_set(err, ERR_INVALID, "logs: handler or gate, not %s", role);
+    if (strcmp(role, "handler") != 0 && strcmp(role, "gate") != 0 && strcmp(role, "data") != 0)
+        return err_set(err, ERR_INVALID, "logs: handler, gate or data, not %s", role);
     if (deploy_open(line->settings, &d, err))
         return err->kind;
     return look_logs(&d, line->args[0], role, err);

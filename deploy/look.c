@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "deploy/egress_look.h"
 #include "deploy/files.h"
 #include "deploy/member.h"
 #include "deploy/payments.h"
@@ -146,6 +147,9 @@ static json_t *status_json(struct deploy *d, const json_t *record, const struct 
                   "limits", resources, "lifetime", (json_int_t)plan->lifetime);
     if (plan_has_data(plan))
         json_object_set_new(status, "data", member_json(d, plan, &plan->data));
+    json_t *egress = NULL;
+    if (plan_has_data(plan) && egress_look(plan, 5, &egress, ERR_IGNORED) == ERR_OK)
+        json_object_set_new(status, "egress", egress);
     if (payments)
         json_object_set_new(status, "payments", payments);
     if (json_object_get(record, "reason"))
@@ -163,6 +167,23 @@ static void say_member(struct deploy *d, const char *role, const json_t *status)
                lost ? ", log lines dropped: " : "", "");
     if (lost)
         deploy_say(d, "          %" PRId64 " log lines dropped", (int64_t)lost);
+}
+
+static void say_egress(struct deploy *d, const json_t *egress)
+{
+    const json_t *upstreams = json_object_get(egress, "upstreams");
+    for (size_t i = 0; i < json_array_size(upstreams); i++) {
+        const char *name;
+        json_int_t calls, up, down, refused;
+        if (json_unpack(json_array_get(upstreams, i), "{s:s, s:I, s:I, s:I, s:I}", "upstream",
+                        &name, "calls", &calls, "bytesUp", &up, "bytesDown", &down, "refused",
+                        &refused) == 0)
+            deploy_say(d,
+                       "upstream  %s: %" JSON_INTEGER_FORMAT " calls, %" JSON_INTEGER_FORMAT
+                       " refused, %" JSON_INTEGER_FORMAT " bytes up, %" JSON_INTEGER_FORMAT
+                       " bytes down",
+                       name, calls, refused, up, down);
+    }
 }
 
 static void say_payments(struct deploy *d, const json_t *payments)
@@ -193,6 +214,10 @@ enum err_kind look_status(struct deploy *d, const char *slug, bool json, struct 
                plan->host);
     say_member(d, "handler", status);
     say_member(d, "gate", status);
+    if (plan_has_data(plan)) {
+        say_member(d, "data", status);
+        say_egress(d, json_object_get(status, "egress"));
+    }
     deploy_say(d, "route     %s", json_string_value(json_object_get(status, "route")));
     deploy_say(d, "limits    memory %" PRId64 " MiB, %" PRId64 " processes, lifetime %" PRId64 " s",
                (int64_t)json_integer_value(json_at(limits, "/memory/limit")) >> 20,
@@ -222,6 +247,11 @@ enum err_kind look_logs(struct deploy *d, const char *slug, const char *role, st
     if (open_slug(d, slug, &record, &plan, err))
         return err->kind;
     const char *id = strcmp(role, "gate") == 0 ? plan->gate.id : plan->handler.id;
+    if (strcmp(role, "data") == 0 && !plan_has_data(plan))
+        return err_set(err, ERR_NOT_FOUND, "%s has no data proxy: its file names no upstreams",
+                       slug);
+    if (strcmp(role, "data") == 0)
+        id = plan->data.id;
     char *before CLEANUP_FREE = xasprintf("%s/logs/%s.log.1", plan->state, id);
     char *now CLEANUP_FREE = xasprintf("%s/logs/%s.log", plan->state, id);
     if (copy_file(d, before, err) || copy_file(d, now, err))

@@ -25,7 +25,7 @@ static const struct command commands[] = {
       1, command_down },
     { "ls", "[--json]", "list the endpoints", 0, 0, command_ls },
     { "status", "[--json] SLUG", "handler, gate, route, limits, payments", 1, 1, command_status },
-    { "logs", "SLUG [handler|gate]", "what a container printed", 1, 2, command_logs },
+    { "logs", "SLUG [handler|gate|data]", "what a container printed", 1, 2, command_logs },
     { "check", "FILE", "read a file and say what is wrong with it", 1, 1, command_check },
     { "doctor", "", "whether this host can, each check with its fix", 0, 0, command_doctor },
     { "audit", "[--live] [SLUG]", "what runs now against the plan", 0, 1, command_audit },

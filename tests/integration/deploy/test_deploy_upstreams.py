@@ -119,6 +119,8 @@ def test_up_again_changes_nothing_and_audit_is_clean(rig, shop):
     assert "unchanged wired" in rig.ok("up", shop["file"])
     assert "0 drifts" in rig.ok("audit", "wired")
     assert "wired.data" in rig.ok("status", "wired", "--json")
+    status = rig.ok("status", "wired")
+    assert "upstream  api: " in status and "bytes down" in status
 
 
 def test_a_dead_data_proxy_is_put_back(rig, shop):

@@ -1,0 +1,15 @@
+/*
+ * What a slug's data proxy recorded: read only, for `status`.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "deploy/plan.h"
+
+/* {"upstreams": [{"upstream", "calls", "bytesUp", "bytesDown", "refused"}], "last": [{"request",
+ * "upstream", "status", "ms", "outcome"}]}: totals of what the record holds and its last `limit`
+ * calls. The caller's. ERR_NOT_FOUND: there is no record. */
+CHECKED enum err_kind egress_look(const struct plan *plan, int limit, json_t **out,
+                                  struct err *err);
