@@ -151,6 +151,8 @@ enum err_kind bundle_state_save(const char *bundle, const struct bundle_state *s
     set_int(tree, "cgroup_keep", state->cgroup_keep);
     (void)json_object_set_new(tree, "cgroup_systemd", json_boolean(state->cgroup_systemd));
     (void)json_object_set_new(tree, "network_sandbox", json_boolean(state->network_sandbox));
+    set_int(tree, "shim_pid", state->shim_pid);
+    set_int(tree, "shim_ticks", state->shim_ticks);
     set_int(tree, "pid", state->pid);
     set_int(tree, "start_ticks", state->start_ticks);
     set_int(tree, "exit_code", state->exit_code);
@@ -198,6 +200,7 @@ static CHECKED enum err_kind read_numbers(const json_t *tree, struct bundle_stat
         int64_t least;
         int64_t *slot;
     } rows[] = {
+        { "shim_pid", 0, &out->shim_pid },       { "shim_ticks", 0, &out->shim_ticks },
         { "cgroup_keep", 0, &out->cgroup_keep }, { "pid", 0, &out->pid },
         { "start_ticks", 0, &out->start_ticks }, { "exit_code", -1, &out->exit_code },
         { "exited_s", 0, &out->exited_s },       { "exited_ns", 0, &out->exited_ns },

@@ -63,6 +63,8 @@ struct bundle_state {
     int64_t cgroup_keep;
     bool cgroup_systemd;
     bool network_sandbox;
+    int64_t shim_pid;    /* who serves it, 0 unknown */
+    int64_t shim_ticks;  /* with it: this very process */
     int64_t pid;         /* of the sandbox, 0 unknown */
     int64_t start_ticks; /* with it */
     int64_t exit_code;   /* -1 while it runs */

@@ -28,6 +28,7 @@
 #include "shim/runsc.h"
 
 #define KILL_MS 1000
+#define SHIM_MS 1000
 #define RUNSC_MS 2500U
 
 /* Kills the very process that the state file names: same pid, same start. */
@@ -44,6 +45,24 @@ static void kill_sandbox(const struct bundle_state *state)
         struct pollfd p = { .fd = pidfd, .events = POLLIN };
         (void)poll(&p, 1, KILL_MS);
     }
+}
+
+/* containerd has lost this shim, or is done with it: it must not go on alone, making or keeping
+ * what is taken away here. Asked to leave it delivers its last events; one that cannot is killed.
+ */
+static void end_shim(const struct bundle_state *state)
+{
+    int pidfd CLEANUP_FD = -1;
+    struct procinfo info;
+    struct err err;
+    if (state->shim_pid <= 1 || pidfd_get((pid_t)state->shim_pid, &pidfd, &err) ||
+        procinfo_read("/proc", (pid_t)state->shim_pid, &info, &err) ||
+        info.start_ticks != (uint64_t)state->shim_ticks || pidfd_kill(pidfd, SIGTERM, &err))
+        return;
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    bool ended = poll(&p, 1, SHIM_MS) == 1;
+    if (!ended && state->exit_code < 0 && pidfd_kill(pidfd, SIGKILL, &err) == ERR_OK)
+        (void)poll(&p, 1, KILL_MS);
 }
 
 /* True while runsc has a record of the container in its root. */
@@ -113,6 +132,7 @@ static bool run_dir_fine(const char *run_dir)
 static void clean_sandbox(const struct bundle_state *state)
 {
     struct err err;
+    end_shim(state);
     kill_sandbox(state);
     runsc_delete(state);
     remove_cgroup(state);

@@ -15,6 +15,7 @@
 #include "shim/task.h"
 
 #define IDLE_MS 120000U
+#define ORPHAN_MS 5000U
 #define DRAIN_MS 3000U
 #define FLUSH_MS 5000U
 
@@ -24,6 +25,7 @@ struct daemon {
     struct service *service;
     struct ttrpc_server *server;
     struct loop_timer idle;
+    struct loop_timer orphan;
     size_t connections;
     bool leaving;
 };
@@ -63,6 +65,23 @@ static void on_idle(struct loop_timer *timer)
         return;
     }
     loop_after(d->loop, &d->idle, IDLE_MS, on_idle, d);
+}
+
+/* Nobody connected, and containerd has removed every bundle: nobody will ever ask again. */
+static void on_orphan(struct loop_timer *timer)
+{
+    struct daemon *d = timer->arg;
+    bool orphan = d->connections == 0 && d->shim.tasks;
+    for (const struct task *t = d->shim.tasks; orphan && t; t = t->next)
+        orphan = !t->bundle.path || access(t->bundle.path, F_OK) != 0;
+    if (orphan) {
+        log_warn("shim_orphaned", log_int("pid", getpid()));
+        if (d->shim.sandbox)
+            sandbox_kill(d->shim.sandbox);
+        leave(d);
+        return;
+    }
+    loop_after(d->loop, &d->orphan, ORPHAN_MS, on_orphan, d);
 }
 
 static void on_connections(void *arg, size_t n)
@@ -163,6 +182,7 @@ static CHECKED enum err_kind set_up(struct daemon *d, const struct serve *serve,
     if ((kind = ttrpc_server_new(d->loop, serve->listener, &options, &d->server, err)))
         return kind;
     loop_after(d->loop, &d->idle, IDLE_MS, on_idle, d);
+    loop_after(d->loop, &d->orphan, ORPHAN_MS, on_orphan, d);
     adjust_oom_score();
     return chdir("/") == 0 ? ERR_OK : err_sys(err, errno, "/");
 }

@@ -16,6 +16,7 @@
 #include "shim/binds.h"
 #include "shim/cgroup_parents.h"
 #include "shim/console.h"
+#include "shim/procinfo.h"
 #include "shim/task.h"
 #include "shim/task_judge.h"
 #include "shim/task_network.h"
@@ -90,6 +91,11 @@ static CHECKED enum err_kind save_state(struct task *task, struct err *err)
         .start_ticks = (int64_t)sandbox->start_ticks,
         .exit_code = -1,
     };
+    struct procinfo self;
+    if (procinfo_read("/proc", getpid(), &self, err) == ERR_OK) {
+        state.shim_pid = self.pid;
+        state.shim_ticks = (int64_t)self.start_ticks;
+    }
     return bundle_state_save(task->bundle.path, &state, err);
 }
 

@@ -98,3 +98,20 @@ def test_a_stopped_sandbox_can_be_killed(host):
     os.kill(task.pid, signal.SIGSTOP)
     task.kill(9)
     assert task.wait(20) == 137
+
+
+@pytest.mark.parametrize("after", [0.02, 0.06])
+def test_a_cancelled_create_leaves_no_shim(host, after):
+    """containerd that goes away while Create runs has lost the shim: its delete ends it, and the id can be used again."""
+    task = host.task(["/bin/sleep", "600"])
+    request = task.pb.CreateTask(container_id=task.id, rootfs=task.mounts, stdout=task.out.path, stderr=task.err.path)
+    try:
+        task.client.task("Create", request, task.pb.CreatedTask, timeout=after)
+        task.made.append("task")
+        pytest.skip("the create was faster than its deadline")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: gone(host, task), 20, "shim and sandbox are gone")
+    task.create().start()
+    task.kill(9)
+    assert task.wait(20) == 137
