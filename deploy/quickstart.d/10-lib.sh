@@ -45,8 +45,10 @@ finish() {
         say "containerd: $run/containerd.sock, namespace $namespace"
         say "try:        PATH=$bin:\$PATH ctr -a $run/containerd.sock -n $namespace tasks ls"
         say 'stop:       deploy/quickstart --stop'
+        [ -z "$ours" ] || say "endpoint:   $bin/utter-deploy status shop"
         return
     fi
+    endpoint_stop >/dev/null 2>&1
     containerd_stop
 }
 
