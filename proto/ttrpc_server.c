@@ -265,7 +265,9 @@ static void conn_request(struct conn *conn, const struct ttrpc_header *header, c
         conn_refuse_named(conn, header->stream, TTRPC_UNIMPLEMENTED, "method", request->method);
         return;
     }
-    if (conn->n_calls >= TTRPC_CALLS_MAX) {
+    /* Calls that wait for ever leave room for those that end what they wait for. */
+    size_t room = method->lasting ? TTRPC_CALLS_MAX / 2 : TTRPC_CALLS_MAX;
+    if (conn->n_calls >= room) {
         conn_refuse(conn, header->stream, TTRPC_RESOURCE_EXHAUSTED, "too many calls pending");
         return;
     }

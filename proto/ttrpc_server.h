@@ -59,6 +59,7 @@ struct ttrpc_method {
     const char *name;                          /* "Create" */
     const ProtobufCMessageDescriptor *request; /* what the payload is unpacked as; else code 13 */
     ttrpc_method_fn *fn;
+    bool lasting; /* may stay unanswered for ever (Wait): gets at most half of TTRPC_CALLS_MAX */
 };
 
 /* One row per service name; the same table may stand under several names (task v2 and v3). */

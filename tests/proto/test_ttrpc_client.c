@@ -52,9 +52,9 @@ static void on_kill(void *arg, struct ttrpc_call *call, const ProtobufCMessage *
 }
 
 static const struct ttrpc_method methods[] = {
-    { "State", &task__state_request__descriptor, on_state },
-    { "Wait", &task__wait_request__descriptor, on_wait },
-    { "Kill", &task__kill_request__descriptor, on_kill },
+    { "State", &task__state_request__descriptor, on_state, false },
+    { "Wait", &task__wait_request__descriptor, on_wait, false },
+    { "Kill", &task__kill_request__descriptor, on_kill, false },
 };
 static struct ttrpc_service service = { "T", methods, ARRAY_LEN(methods), NULL };
 

@@ -38,7 +38,7 @@ static void on_forward(void *arg, struct ttrpc_call *call, const ProtobufCMessag
 static void serve(struct sink *s)
 {
     static const struct ttrpc_method METHODS[] = {
-        { "Forward", &events__forward_request__descriptor, on_forward },
+        { "Forward", &events__forward_request__descriptor, on_forward, false },
     };
     static struct ttrpc_service services[1];
     services[0] = (struct ttrpc_service){ .name = "containerd.services.events.ttrpc.v1.Events",
