@@ -21,9 +21,23 @@ static bool is_hosts_own(const char *path)
     return false;
 }
 
-static bool check_fifo(const char *uri, struct policy_stdio *out)
+/* containerd's own places: logs of shims, other plugins' state. CRI's streams lie in its plugin's.
+ */
+static bool is_containerds_own(const char *path, const struct policy_context *context)
 {
-    if (!path_is_clean(uri) || !uri[1] || is_hosts_own(uri) || strlen(uri) >= sizeof(out->path))
+    const char *state = context->containerd_state ? context->containerd_state : "/run/containerd";
+    size_t n = strlen(state);
+    if (strncmp(path, state, n) != 0 || !text_starts(path + n, "/io.containerd."))
+        return false;
+    bool cri = context->ns && strcmp(context->ns, "k8s.io") == 0;
+    return !cri || !text_starts(path + n, "/io.containerd.grpc.v1.cri/");
+}
+
+static bool check_fifo(const char *uri, const struct policy_context *context,
+                       struct policy_stdio *out)
+{
+    if (!path_is_clean(uri) || !uri[1] || is_hosts_own(uri) || is_containerds_own(uri, context) ||
+        strlen(uri) >= sizeof(out->path))
         return false;
     out->kind = POLICY_STDIO_FIFO;
     (void)snprintf(out->path, sizeof(out->path), "%s", uri);
@@ -144,10 +158,11 @@ static bool check_binary(const char *rest, const json_t *spec, const struct poli
 }
 
 static bool is_accepted(const char *uri, bool input, const json_t *spec,
-                        const struct policy_config *config, struct policy_stdio *out)
+                        const struct policy_context *context, const struct policy_config *config,
+                        struct policy_stdio *out)
 {
     if (uri[0] == '/')
-        return check_fifo(uri, out);
+        return check_fifo(uri, context, out);
     if (input)
         return false;
     if (text_starts(uri, "file://"))
@@ -160,9 +175,8 @@ void policy_check_stdio(const char *uri, const char *which, const json_t *spec,
                         const struct policy_context *context, const struct policy_config *config,
                         struct policy_stdio *out, struct policy_report *report)
 {
-    (void)context;
     memset(out, 0, sizeof(*out));
-    if (!*uri || is_accepted(uri, strcmp(which, "stdin") == 0, spec, config, out))
+    if (!*uri || is_accepted(uri, strcmp(which, "stdin") == 0, spec, context, config, out))
         return;
     memset(out, 0, sizeof(*out));
     policy_report_add(report, "stdio", which, "%s is \"%s\"", which, uri);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -48,17 +49,40 @@ bool streams_terminal(const struct streams *s)
     return s->terminal;
 }
 
-static CHECKED enum err_kind open_fifo(const char *path, const char *which, int flags, int *out,
-                                       struct err *err)
+/* Where it really is: a link in the middle of the path may lead to what the rules keep away. */
+static CHECKED enum err_kind judge_fifo(const struct streams_rules *rules, const char *name,
+                                        struct err *err)
 {
-    int fd CLEANUP_FD = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
+    char real[PATH_MAX];
+    ssize_t n = readlink(name, real, sizeof(real) - 1);
+    if (n < 0)
+        return err_sys(err, errno, "%s", name);
+    real[n] = '\0';
+    struct stream_uri uri = { .kind = STREAM_FIFO, .path = real };
+    return rules->allowed(rules->arg, &uri, err);
+}
+
+/* Looked at before it is opened: opening alone does something to some devices. */
+static CHECKED enum err_kind open_fifo(const struct streams_rules *rules, const char *path,
+                                       const char *which, int flags, int *out, struct err *err)
+{
+    int place CLEANUP_FD = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (place < 0)
         return err_set(err, ERR_INVALID, "%s %s: cannot be opened as a FIFO: %s", which, path,
                        strerror(errno));
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))
+    if (fstat(place, &st) != 0 || !S_ISFIFO(st.st_mode))
         return err_set(err, ERR_INVALID, "%s %s: not a FIFO", which, path);
-    *out = steal_fd(&fd);
+    char name[32];
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", place);
+    enum err_kind kind = judge_fifo(rules, name, err);
+    if (kind)
+        return kind;
+    int fd = open(name, flags | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return err_set(err, ERR_INVALID, "%s %s: cannot be opened as a FIFO: %s", which, path,
+                       strerror(errno));
+    *out = fd;
     return ERR_OK;
 }
 
@@ -71,7 +95,8 @@ static CHECKED enum err_kind make_blocking(int fd, struct err *err)
     return ERR_OK;
 }
 
-static CHECKED enum err_kind open_stdin(struct streams *s, const char *text, struct err *err)
+static CHECKED enum err_kind open_stdin(struct streams *s, const struct streams_rules *rules,
+                                        const char *text, struct err *err)
 {
     struct stream_uri uri CLEANUP_STREAM_URI;
     enum err_kind kind = stream_uri_parse(text, "stdin", &uri, err);
@@ -80,13 +105,13 @@ static CHECKED enum err_kind open_stdin(struct streams *s, const char *text, str
     if (uri.kind != STREAM_FIFO)
         return err_set(err, ERR_INVALID, "stdin: must be a FIFO");
     int fd CLEANUP_FD = -1;
-    if ((kind = open_fifo(uri.path, "stdin", O_RDONLY, &fd, err)))
+    if ((kind = open_fifo(rules, uri.path, "stdin", O_RDONLY, &fd, err)))
         return kind;
     if (s->terminal) {
         s->tty_in = steal_fd(&fd);
-        return open_fifo(uri.path, "stdin", O_WRONLY, &s->in_hold, err);
+        return open_fifo(rules, uri.path, "stdin", O_WRONLY, &s->in_hold, err);
     }
-    if ((kind = open_fifo(uri.path, "stdin", O_WRONLY, &s->in_hold, err)))
+    if ((kind = open_fifo(rules, uri.path, "stdin", O_WRONLY, &s->in_hold, err)))
         return kind;
     if ((kind = make_blocking(fd, err)))
         return kind;
@@ -142,7 +167,7 @@ static CHECKED enum err_kind open_output(struct streams *s, const struct streams
         return ERR_OK;
     if (uri->kind == STREAM_FIFO) {
         int *slot = s->terminal ? &s->tty_out : &s->fds[i];
-        enum err_kind kind = open_fifo(uri->path, which, O_RDWR, slot, err);
+        enum err_kind kind = open_fifo(rules, uri->path, which, O_RDWR, slot, err);
         return kind || s->terminal ? kind : make_blocking(*slot, err);
     }
     enum err_kind kind = rules->allowed(rules->arg, uri, err);
@@ -283,7 +308,7 @@ enum err_kind streams_open(const struct streams_env *env, const struct streams_r
     };
     enum err_kind kind = nulldev_open(&s->null, &s->null_shared, err);
     if (!kind)
-        kind = open_stdin(s, request->in, err);
+        kind = open_stdin(s, &env->rules, request->in, err);
     if (!kind)
         kind = open_outputs(s, env, request, err);
     if (!kind)

@@ -30,7 +30,8 @@ struct streams_request {
 
 /* What the operator allows beside FIFOs. */
 struct streams_rules {
-    /* ERR_OK if the logging program or log file that `uri` names is allowed. */
+    /* ERR_OK if the logging program, log file or FIFO that `uri` names is allowed. Of a FIFO this
+     * is the path it really has, whatever links the caller's path goes through. */
     enum err_kind (*allowed)(void *arg, const struct stream_uri *uri, struct err *err);
     void *arg;
 };

@@ -292,6 +292,8 @@ enum err_kind task_judge(struct task *task, const struct task_create_request *re
 
 static char *uri_text(const struct stream_uri *uri)
 {
+    if (uri->kind == STREAM_FIFO)
+        return xstrdup(uri->path);
     if (uri->kind == STREAM_FILE)
         return xasprintf("file://%s", uri->path);
     struct buf text;

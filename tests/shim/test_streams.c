@@ -20,9 +20,11 @@ struct world {
     struct streams_env env;
 };
 
-static enum err_kind none_allowed(void *arg, const struct stream_uri *uri, struct err *err)
+static enum err_kind fifos_allowed(void *arg, const struct stream_uri *uri, struct err *err)
 {
     (void)arg;
+    if (uri->kind == STREAM_FIFO)
+        return ERR_OK;
     return err_set(err, ERR_PRECONDITION, "%s is not allowed", uri->path);
 }
 
@@ -51,7 +53,7 @@ static int set_up(void **ctx)
     assert_int_equal(loop_new(&w->loop, &err), ERR_OK);
     w->env = (struct streams_env){ .loop = w->loop,
                                    .children = &w->children,
-                                   .rules = { .allowed = none_allowed },
+                                   .rules = { .allowed = fifos_allowed },
                                    .ns = "n",
                                    .id = "c" };
     *ctx = w;
@@ -129,6 +131,36 @@ static void test_what_is_no_fifo_is_refused(void **ctx)
     struct err err = { 0 };
     assert_int_equal(fs_read(w->file, 64, &text, NULL, &err), ERR_OK);
     assert_string_equal(text, "secret");
+}
+
+/* A link in the middle of the path: what counts is where the FIFO is. */
+static enum err_kind only_text(void *arg, const struct stream_uri *uri, struct err *err)
+{
+    const char *allowed = arg;
+    return strncmp(uri->path, allowed, strlen(allowed)) == 0
+               ? ERR_OK
+               : err_set(err, ERR_PRECONDITION, "%s is not allowed", uri->path);
+}
+
+static void test_a_fifo_is_judged_by_where_it_is(void **ctx)
+{
+    struct world *w = *ctx;
+    char *away CLEANUP_FREE = xasprintf("%s/away", w->dir);
+    char *near CLEANUP_FREE = xasprintf("%s/near", w->dir);
+    char *link CLEANUP_FREE = xasprintf("%s/near/link", w->dir);
+    char *fifo CLEANUP_FREE = xasprintf("%s/away/fifo", w->dir);
+    char *path CLEANUP_FREE = xasprintf("%s/near/link/fifo", w->dir);
+    assert_int_equal(mkdir(away, 0700) | mkdir(near, 0700) | mkfifo(fifo, 0700), 0);
+    assert_int_equal(symlink("../away", link), 0);
+    w->env.rules = (struct streams_rules){ .allowed = only_text, .arg = near };
+    refused(w, &(struct streams_request){ .out = path }, ERR_PRECONDITION);
+    refused(w, &(struct streams_request){ .in = path }, ERR_PRECONDITION);
+    refused(w, &(struct streams_request){ .out = path, .terminal = true }, ERR_PRECONDITION);
+    w->env.rules.arg = away;
+    struct streams *s CLEANUP(streams_freep) = NULL;
+    struct err err = { 0 };
+    assert_int_equal(streams_open(&w->env, &(struct streams_request){ .out = path }, &s, &err),
+                     ERR_OK);
 }
 
 static void test_loggers_only_as_allowed(void **ctx)
@@ -215,6 +247,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stdin_ends_at_close_io, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_no_fifo_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_loggers_only_as_allowed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_fifo_is_judged_by_where_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_logs_are_written_by_the_shim, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_terminal_is_relayed, set_up, tear_down),
     };
