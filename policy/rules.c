@@ -272,7 +272,9 @@ static const struct policy_rule rules[] = {
     {
         .id = "rootfs-source",
         .at = "rootfs",
-        .required = "Every source and layer lies below a snapshotter's directory.",
+        .required =
+            "Every source and layer lies below a snapshotter's directory; an image is one that "
+            "the erofs or blockfile snapshotter made, not a file of a layer.",
         .why = "lowerdir=/ shows the guest the host's files.",
         FIX_ALL("use containerd's snapshots, or " OPERATOR("snapshotter-roots")),
         .surfaces = ROOTFS | HOST,

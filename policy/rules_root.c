@@ -74,6 +74,40 @@ static bool source_is_allowed(const struct policy_check_run *run, const char *pa
     return false;
 }
 
+/* An image is read by the host kernel's own file system code, so its bytes must be a snapshotter's:
+ * a file that came with an image's layers is not one. <plugin>/snapshots/N of blockfile, and the
+ * files that erofs makes beside N's directories; the same below a configured root. */
+static bool is_image_place(const char *rest)
+{
+    static const char *const names[] = { "", "/layer.erofs", "/fsmeta.erofs", "/rwlayer.img" };
+    if (!text_starts(rest, "/snapshots/"))
+        return false;
+    rest += strlen("/snapshots/");
+    size_t digits = strspn(rest, "0123456789");
+    for (size_t i = 0; digits > 0 && i < ARRAY_LEN(names); i++) {
+        if (strcmp(rest + digits, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool image_is_allowed(const struct policy_check_run *run, const char *path)
+{
+    static const char *const plugins[] = { "/io.containerd.snapshotter.v1.erofs",
+                                           "/io.containerd.snapshotter.v1.blockfile" };
+    size_t n = strlen(run->context.containerd_root);
+    for (size_t i = 0; i < ARRAY_LEN(plugins); i++) {
+        if (strncmp(path, run->context.containerd_root, n) == 0 &&
+            text_starts(path + n, plugins[i]) && is_image_place(path + n + strlen(plugins[i])))
+            return true;
+    }
+    for (char **dir = run->config->snapshotter_roots; dir && *dir; dir++) {
+        if (path_below(path, *dir) && is_image_place(path + strlen(*dir)))
+            return true;
+    }
+    return false;
+}
+
 /* Every layer of a lowerdir list. ':' parts layers; nothing may be escaped. */
 static void check_layers(struct policy_check_run *run, size_t mount, const char *list)
 {
@@ -116,9 +150,11 @@ void check_rootfs_source(struct policy_check_run *run)
         const json_t *mount = json_array_get(mounts, i);
         const json_t *options = json_object_get(mount, "options");
         if (!is_overlay(mount)) {
-            if (!source_is_allowed(run, member_str(mount, "source")))
-                policy_find(run, at("/%zu/source", i).s, "root file system from \"%s\"",
-                            member_str(mount, "source"));
+            const char *source = member_str(mount, "source");
+            const char *type = member_str(mount, "type");
+            bool image = strcmp(type, "erofs") == 0 || strcmp(type, "ext4") == 0;
+            if (!source_is_allowed(run, source) || (image && !image_is_allowed(run, source)))
+                policy_find(run, at("/%zu/source", i).s, "root file system from \"%s\"", source);
             continue;
         }
         for (size_t k = 0; k < json_array_size(options); k++) {

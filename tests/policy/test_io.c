@@ -2,6 +2,9 @@
 #include "tests/policy/help.h"
 
 #define SNAPSHOTS "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots"
+#define EROFS "/var/lib/containerd/io.containerd.snapshotter.v1.erofs/snapshots"
+#define BLOCKFILE "/var/lib/containerd/io.containerd.snapshotter.v1.blockfile/snapshots"
+#define NATIVE "/var/lib/containerd/io.containerd.snapshotter.v1.native/snapshots"
 #define NERDCTL_LOG                                                                                \
     "binary:///usr/local/bin/nerdctl?_NERDCTL_INTERNAL_LOGGING=%2Fvar%2Flib%2Fnerdctl%2F7c619e09"
 
@@ -60,6 +63,8 @@ static void test_stdio_refused(void **state)
         "/dev/fd/3",
         "/run/initctl",
         "/var/run/systemd/x",
+        "/run/containerd/io.containerd.runtime.v2.task/nd/y/log",
+        "/run/containerd/io.containerd.grpc.v1.cri/containers/y/io/1/y-stdout",
         "file:///etc/cron.d/x",
         "file:///var/log/handlers",
         "file:///var/log/handlers/../x",
@@ -130,7 +135,16 @@ static void test_rootfs(void **state)
         { OVERLAY("\"index=off\"," UPPER "," LOWER), "" },
         { OVERLAY(LOWER ",\"ro\",\"userxattr\""), "" },
         { ONE("bind", SNAPSHOTS "/3/fs", "\"rbind\",\"ro\""), "" },
-        { ONE("erofs", "/srv/snapshots/x/layer.erofs", "\"ro\",\"loop\""), "" },
+        { ONE("erofs", "/srv/snapshots/snapshots/7/layer.erofs", "\"ro\",\"loop\""), "" },
+        { ONE("erofs", EROFS "/7/layer.erofs", "\"ro\",\"loop\""), "" },
+        { ONE("ext4", BLOCKFILE "/7", "\"loop\""), "" },
+        /* an image that came with a layer is the image's maker's, for the host kernel to read */
+        { ONE("ext4", SNAPSHOTS "/3/fs/evil.ext4", "\"ro\""), "rootfs-source" },
+        { ONE("erofs", EROFS "/7/fs/layer.erofs", "\"ro\""), "rootfs-source" },
+        { ONE("erofs", EROFS "/7/other.erofs", "\"ro\""), "rootfs-source" },
+        { ONE("ext4", NATIVE "/7/layer.erofs", "\"ro\""), "rootfs-source" },
+        { ONE("ext4", BLOCKFILE "/7/x/snapshots/7", "\"ro\""), "rootfs-source" },
+        { ONE("erofs", "/srv/snapshots/x/layer.erofs", "\"ro\""), "rootfs-source" },
         { "[]", "rootfs-type" },
         { ONE("9p", SNAPSHOTS "/3/fs", ""), "rootfs-type" },
         { ONE("proc", SNAPSHOTS "/3/fs", ""), "rootfs-type" },
@@ -158,7 +172,7 @@ static void test_rootfs(void **state)
         { OVERLAY("\"ro,lowerdir=/etc\""), "rootfs-options" },
         { OVERLAY(LOWER ",\"bind\""), "rootfs-options" },
         { ONE("bind", SNAPSHOTS "/3/fs", "\"rshared\""), "rootfs-options" },
-        { ONE("erofs", SNAPSHOTS "/3/x", "\"device=/dev/sda\""), "rootfs-options" },
+        { ONE("erofs", EROFS "/3/layer.erofs", "\"device=/dev/sda\""), "rootfs-options" },
         { "[{\"type\":\"bind\",\"source\":\"" SNAPSHOTS "/3/fs\",\"target\":\"../x\"}]",
           "rootfs-options" },
         { "[{\"type\":\"bind\",\"source\":\"" SNAPSHOTS "/3/fs\",\"target\":\"/x\"}]",
