@@ -42,7 +42,7 @@ static char *rows_of(struct rig *rig, const struct report *report, uint64_t *row
     struct store *store CLEANUP(store_closep) = NULL;
     struct store_open how = { .path = rig->path, .read_only = true };
     struct err err;
-    char *text = NULL;
+    char *text CLEANUP_FREE = NULL;
     size_t len = 0;
     assert_int_equal(store_open(&how, &store, &err), ERR_OK); /* while the gate has it open */
     FILE *out CLEANUP_FILE = open_memstream(&text, &len);
