@@ -257,10 +257,21 @@ static bool slice_is_allowed(const struct policy_check_run *run, const char *pat
            (is_kubernetes(run) && text_starts(slice, "kubepods"));
 }
 
+/* It is written to lists of ours and shown in /proc and logs line by line. */
+static bool is_printable(const char *path)
+{
+    for (; *path; path++) {
+        if (*path <= ' ' || *path > '~')
+            return false;
+    }
+    return true;
+}
+
 void check_cgroups_path(struct policy_check_run *run)
 {
     const char *path = member_str(json_object_get(run->spec, "linux"), "cgroupsPath");
-    if (path[0] == '/' ? !directory_is_allowed(run, path) : !slice_is_allowed(run, path))
+    bool allowed = path[0] == '/' ? directory_is_allowed(run, path) : slice_is_allowed(run, path);
+    if (!allowed || !is_printable(path))
         policy_find(run, "/linux/cgroupsPath", "cgroupsPath is \"%s\"", path);
 }
 

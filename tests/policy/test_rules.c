@@ -256,6 +256,7 @@ static const struct change changes[] = {
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"/nd/other\"" } },
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"/nd/../x/" ID "\"" } },
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"nd/" ID "\"" } },
+    { "cgroups-path", N, { "/linux/cgroupsPath", "\"/nd/a\\nb/" ID "\"" } },
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"/" ID "\"" } },
     { "cgroups-path", N, { "/linux/cgroupsPath", NULL } },
     { "cgroups-path", N, { "/linux/cgroupsPath", "\"kubepods.slice:x:" ID "\"" } },
