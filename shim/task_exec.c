@@ -12,6 +12,8 @@
 #include "shim/task_judge.h"
 
 #define ARGS_MAX 4096U
+/* Registered and not deleted, whatever their state: each costs memory of the host's. */
+#define EXECS_MAX 256U
 
 /* ---- registration -------------------------------------------------------------------------------
  */
@@ -25,6 +27,19 @@ static CHECKED enum err_kind runsc_allows(const struct task *task, struct err *e
                    "utter: refused: exec: runsc %s starts execs without the container's seccomp "
                    "filter (use runsc 20260330 or later)",
                    binary->version);
+}
+
+static CHECKED enum err_kind room_for_exec(const struct task *task, struct err *err)
+{
+    size_t n = 0;
+    for (const struct exec *e = task->execs; e; e = e->next)
+        n++;
+    if (n < EXECS_MAX)
+        return ERR_OK;
+    return err_set(err, ERR_PRECONDITION,
+                   "utter: refused: exec: %u execs of this container are not deleted (delete those "
+                   "that have ended)",
+                   EXECS_MAX);
 }
 
 static void judge_stdio(const struct task_exec_request *request,
@@ -78,6 +93,8 @@ enum err_kind task_exec(struct task *task, const struct task_exec_request *reque
     if (exec_find(task, request->exec_id))
         return err_set(err, ERR_EXISTS, "exec %s", request->exec_id);
     if ((kind = runsc_allows(task, err)))
+        return kind;
+    if ((kind = room_for_exec(task, err)))
         return kind;
     json_t *doc = NULL;
     if ((kind = judge(task, request, &doc, err)))

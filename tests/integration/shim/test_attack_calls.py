@@ -1,12 +1,14 @@
 """A client that says what no tool would: calls in odd order and with odd fields, floods of calls, links to FIFOs and
 file system images out of an image's own layers. The shim answers each with one line, lives, and can still be told to
 kill."""
+import json
 import os
 import time
 
 import grpc
 import pytest
 
+from harness.spec import process
 from harness.ttrpc import Shim, message
 
 pytestmark = pytest.mark.core
@@ -113,6 +115,21 @@ def test_odd_calls_are_answered_with_one_line(host):
     assert shim.call("Delete", _1=task.id)[0] == 9
     assert shim.call("Kill", _1=task.id, _3=9)[0] == 0
     assert shim.call("Wait", _1=task.id)[2][1] == 137
+    shim.close()
+
+
+def test_execs_that_nobody_deletes_are_bounded(host):
+    """Each is held by the shim, outside of the container's limits."""
+    if not host.current:
+        pytest.skip("exec is refused on this runsc; test_exec.py shows it")
+    task = host.task(["/bin/sleep", "600"]).create().start()
+    shim = Shim(bundle(task))
+    spec = json.dumps(process(["/bin/true"])).encode()
+    answers = [shim.call("Exec", _1=task.id, _2="e%d" % n, _7=message(_1="x", _2=spec))[:2] for n in range(257)]
+    assert {code for code, _ in answers[:256]} == {0}
+    assert answers[256][0] == 9 and "utter: refused: exec: 256" in answers[256][1]
+    assert shim.call("Delete", _1=task.id, _2="e0")[0] == 0
+    assert shim.call("Exec", _1=task.id, _2="e0", _7=message(_1="x", _2=spec))[0] == 0
     shim.close()
 
 
