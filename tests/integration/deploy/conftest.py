@@ -5,7 +5,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from rig import Rig, traefik_binary  # noqa: E402
+from deployrig import Rig, traefik_binary  # noqa: E402
 
 
 @pytest.fixture(scope="module")
