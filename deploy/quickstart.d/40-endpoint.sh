@@ -51,7 +51,7 @@ facilitator_start() {
     "$bin/utter-facilitator" --listen 198.19.0.1:8403 >"$shop/facilitator.log" 2>&1 </dev/null &
     echo $! >"$run/facilitator.pid"
     "$bin/utter-pay" key new "$shop/key"
-    deploy watch >"$shop/watch.log" 2>&1 </dev/null &
+    "$bin/utter-deploy" watch >"$shop/watch.log" 2>&1 </dev/null &
     echo $! >"$run/watch.pid"
     for _ in $(seq 50); do grep -q listening "$shop/facilitator.log" && break || sleep 0.1; done
 }
