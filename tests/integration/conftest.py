@@ -17,6 +17,7 @@ from harness import client as api  # noqa: E402
 from harness import spec as specs  # noqa: E402
 from harness.cri import Cri  # noqa: E402
 from harness.daemon import Containerd  # noqa: E402
+from harness.probe import lines  # noqa: E402
 from harness.space import Space, difference  # noqa: E402
 from harness.wait import until  # noqa: E402
 
@@ -140,17 +141,6 @@ class Host:
             except (grpc.RpcError, AssertionError, OSError) as error:
                 problems.append(str(error))
         return problems
-
-
-def lines(out, status=0, err=""):
-    rows = {"": status}
-    for line in out.splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            raise AssertionError("not a line of the probe: %r (stderr %r)" % (line, err))
-        rows[row["probe"]] = row
-    return rows
 
 
 @pytest.fixture(scope="session")

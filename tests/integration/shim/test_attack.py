@@ -176,7 +176,7 @@ def test_exec_never_gets_more(host, case):
 
 
 def test_exec_keeps_the_limits_of_its_container(host):
-    from conftest import lines
+    from harness.probe import lines
     if not host.current:
         pytest.skip("exec is refused on this runsc (test_lifecycle shows it)")
     task = host.task(["/bin/probe", "sleep"], user=1000).create().start()

@@ -1,7 +1,7 @@
 """What a guest gets, looked at from inside by the probe: the first process and execs, as uid 0 and uid 1000."""
 import pytest
 
-from conftest import lines
+from harness.probe import lines
 from harness import spec as specs
 from harness.refusal import refused
 

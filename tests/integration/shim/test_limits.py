@@ -6,7 +6,7 @@ import time
 import grpc
 import pytest
 
-from conftest import lines
+from harness.probe import lines
 from harness import spec as specs
 from harness.refusal import refused
 from harness.wait import until

@@ -4,7 +4,7 @@ import json
 import grpc
 import pytest
 
-from conftest import lines
+from harness.probe import lines
 from harness.wait import until
 
 
