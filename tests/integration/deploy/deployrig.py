@@ -167,7 +167,8 @@ class Rig:
     def start_containerd(self):
         self.write("containerd.toml", 'version = 2\nroot = "%s"\nstate = "%s"\n[grpc]\n  address = "%s"\n' %
                    (self.path("root"), self.path("state"), self.sock))
-        env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"])
+        # This containerd's own runc shim before the machine's: 2.4 does not start the one of 1.6.
+        env = dict(os.environ, PATH=":".join([self.bin, os.path.dirname(self.containerd_binary), os.environ["PATH"]]))
         self.containerd = self.spawn("containerd.log", self.containerd_binary, "--config", self.path("containerd.toml"),
                                      env=env)
         self.until(lambda: self.run("ctr", "-a", self.sock, "version").returncode == 0)

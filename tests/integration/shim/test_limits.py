@@ -89,7 +89,7 @@ def test_values_are_in_the_cgroup(host):
         read = lambda kind, name: open("/sys/fs/cgroup/%s/%s/%s/%s" % (kind, host.namespace, task.id, name)).read().strip()
         assert read("memory", "memory.limit_in_bytes") == str(64 << 20)
         assert read("cpu", "cpu.cfs_quota_us") == "30000"
-        assert read("pids", "pids.max") == str(2 * 40 + 64)
+        assert read("pids", "pids.max") == str(8 * 40 + 64)
 
 
 def test_pids_absent_is_the_maximum(host):

@@ -11,7 +11,7 @@ from harness.wait import until
 @pytest.mark.core
 def test_pod_with_two_containers(host):
     pod = host.cri().pod()
-    first = pod.container(["/bin/probe", "sleep"], user=1000).start()
+    first = pod.container(["/bin/probe", "burn", "2", "--", "sleep"], user=1000).start()
     second = pod.container(["/bin/probe", "status", "--", "ifaces", "--", "exit", "9"], user=1000).start()
     status, _, log = second.finish()
     assert status == 9
@@ -21,8 +21,7 @@ def test_pod_with_two_containers(host):
     assert not [a for a in seen["ifaces"]["addresses"] if "fe80" in a], "IPv6 link-local reaches the host"
     sandboxes = [c for c in host.space.descendants().values() if c.startswith("runsc-sandbox") and pod.id in c]
     assert len(sandboxes) == 1, sandboxes
-    stats = first.stats()
-    assert stats.cpu.usage_core_nano_seconds.value > 0
+    until(lambda: first.stats().cpu.usage_core_nano_seconds.value, 30, "CPU time in the container's stats", 0.2)
     first.stop()
     assert first.state().exit_code in (137, 143)
     first.remove()
