@@ -271,6 +271,15 @@ struct attachment {
     const char *gateway;
 };
 
+/* The same address has the same hardware address whenever it comes back, so that a neighbour that
+ * remembers a dead member talks to the new one at once. */
+static void member_mac(const struct attachment *a, char out[18])
+{
+    char *text CLEANUP_FREE = xasprintf("%s %s", a->bridge, a->address);
+    owner_address(text, out);
+    memcpy(out, "02:75:6d", 8);
+}
+
 /* One plugin call; ADD's result into *result (may be NULL). */
 static enum err_kind cni(const struct settings *settings, const struct attachment *a,
                          json_t **result, struct err *err)
@@ -280,11 +289,15 @@ static enum err_kind cni(const struct settings *settings, const struct attachmen
     json_object_set_new(conf, "name", json_sprintf("%s-%s", a->id, a->interface));
     char *input CLEANUP_FREE = json_canonical(conf);
     char *plugin CLEANUP_FREE = xasprintf("%s/bridge", settings->cni_bin);
-    char *env[] = {
-        xasprintf("CNI_COMMAND=%s", a->command),     xasprintf("CNI_CONTAINERID=%s", a->id),
-        xasprintf("CNI_NETNS=%s", a->netns),         xasprintf("CNI_IFNAME=%s", a->interface),
-        xasprintf("CNI_PATH=%s", settings->cni_bin), NULL
-    };
+    char mac[18];
+    member_mac(a, mac);
+    char *env[] = { xasprintf("CNI_ARGS=IgnoreUnknown=1;MAC=%s", mac),
+                    xasprintf("CNI_COMMAND=%s", a->command),
+                    xasprintf("CNI_CONTAINERID=%s", a->id),
+                    xasprintf("CNI_NETNS=%s", a->netns),
+                    xasprintf("CNI_IFNAME=%s", a->interface),
+                    xasprintf("CNI_PATH=%s", settings->cni_bin),
+                    NULL };
     const char *argv[] = { plugin, NULL };
     struct buf out CLEANUP(buf_fini);
     buf_init(&out, OUT_MAX);
