@@ -7,8 +7,6 @@ done
 # guest COMMAND…: runs it in a hardened container; output on stdout.
 guest() { ctl run --rm "${hard[@]}" "$image" "show-$$-$RANDOM" "$@" 2>&1 || :; }
 
-has() { printf '%s\n' "$1" | grep -qE "$2"; }
-
 show_inside() {
     bold 'A hardened container, seen from inside'
     local out
@@ -33,8 +31,6 @@ show_inside() {
     ctl run --rm "${hard[@]}" "$image" "show-$$-$RANDOM" /bin/probe membomb 512 >/dev/null 2>&1 || rc=$?
     claim "a memory bomb ends at its limit (exit status $rc)" [ "$rc" -eq 137 ]
 }
-
-lacks() { ! has "$@"; }
 
 # refused TEXT FLAG…: the run must fail with our line, which is shown.
 refused() {
