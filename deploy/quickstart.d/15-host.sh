@@ -37,10 +37,13 @@ host_own_start() {
     daemon host unshare -m -n --propagation private bash -c '
         set -e
         ip link set lo up
-        for path in "$@"; do mount -t tmpfs -o mode=755 tmpfs "$path"; done
-        touch "$0"
-        exec sleep infinity' "$run/host.ready" "${places[@]}"
-    for _ in $(seq 100); do [ ! -e "$run/host.ready" ] || return 0; sleep 0.05; done
+        for path in "$@"; do
+            mkdir -p -m 755 "$0/own$path" # on a disk: a ledger on tmpfs is refused
+            mount --bind "$0/own$path" "$path"
+        done
+        touch "$0/host.ready"
+        exec sleep infinity' "$home" "${places[@]}"
+    for _ in $(seq 100); do [ ! -e "$home/host.ready" ] || return 0; sleep 0.05; done
     return 1
 }
 
@@ -68,6 +71,11 @@ keep_prefix() { ! host_own_runs || printf 'nsenter -t %s -m -n ' "$(cut -d' ' -f
 
 keep_say() {
     [ -z "$traefik" ] || tls_port=$(cat "$home/tls.port")
+    if [ "$failed" -ne 0 ]; then
+        bold 'Left as it failed (--keep)'
+        say 'stop: deploy/quickstart --stop'
+        return
+    fi
     bold 'Left running (--keep)'
     say "buy:    $(keep_prefix)$(pay_words) $(url /)"
     say "look:   $(keep_prefix)$bin/utter-deploy status shop"
