@@ -202,8 +202,10 @@ bool ledger_wait(struct ledger_payment *payment, struct ledger_waiter *waiter, u
         return false;
     *waiter =
         (struct ledger_waiter){ .payment = ledger_payment_ref(payment), .fn = fn, .arg = arg };
-    waiter->next = payment->waiters;
-    payment->waiters = waiter;
+    struct ledger_waiter **last = &payment->waiters;
+    while (*last)
+        last = &(*last)->next;
+    *last = waiter; /* first come, first served: whoever ran it waits first */
     payment->n_waiters++;
     loop_after(ledger->loop, &waiter->timer, ms, on_wait_over, waiter);
     if (!state_active(payment->state) && !payment->ending)

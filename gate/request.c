@@ -194,12 +194,20 @@ static enum step judge_again(struct request *r)
     return STEP_JUDGE;
 }
 
+/* A new payment that waited for an earlier one of its payer was itself never tried: where it cannot
+ * have that one's answer, it buys its own. */
+static bool buys_its_own(const struct request *r, const struct ledger_result *result)
+{
+    bool another = memcmp(ledger_payment_key(r->paid_by), r->payment.key.hash, LEDGER_KEY_LEN) != 0;
+    return another && (result->verdict == LEDGER_SPENT || result->verdict == LEDGER_FAILED);
+}
+
 static void on_waited(void *arg, const struct ledger_result *result)
 {
     struct request *r = arg;
     if (r->owner && r->part_ms)
         histogram_add(&r->gate->metrics.settle, loop_now_ms(r->gate->loop) - r->part_ms);
-    if (result->verdict == LEDGER_NEW && !r->owner)
+    if ((result->verdict == LEDGER_NEW && !r->owner) || buys_its_own(r, result))
         request_go(r, judge_again(r));
     else
         request_go(r, answer_verdict(r, result));
@@ -213,6 +221,16 @@ static enum step wait_for_end(struct request *r)
     return answer_error(r, OUTCOME_UNRESOLVED, 503, "too_many_waiting", 1);
 }
 
+/* Somebody is at it already: r->paid_by is that payment. */
+static enum step join(struct request *r, const struct ledger_result *result)
+{
+    if (!r->paid_by)
+        return answer_verdict(r, result);
+    if (ledger_payment_state(r->paid_by) == PAYMENT_UNKNOWN)
+        settler_start(r->gate->settler, r->paid_by); /* somebody waits: ask sooner */
+    return STEP_SETTLE;
+}
+
 static void on_claimed(void *arg, const struct ledger_result *result)
 {
     struct request *r = arg;
@@ -223,9 +241,7 @@ static void on_claimed(void *arg, const struct ledger_result *result)
         request_go(r, STEP_VERIFY);
         return;
     case LEDGER_WAIT:
-        if (r->paid_by && ledger_payment_state(r->paid_by) == PAYMENT_UNKNOWN)
-            settler_start(r->gate->settler, r->paid_by); /* somebody waits: ask sooner */
-        request_go(r, r->paid_by ? STEP_SETTLE : answer_verdict(r, result));
+        request_go(r, join(r, result));
         return;
     case LEDGER_NEW:
         request_go(r, judge_again(r));
@@ -337,11 +353,11 @@ static void on_running(void *arg, const struct ledger_result *result)
         return;
     }
     r->owner = false; /* consumed */
-    r->paid_by = NULL;
+    r->paid_by = result->payment;
     if (r->shared)
         claims_release(r->gate->claims, r->payment.key.hash);
     r->shared = false;
-    request_go(r, answer_verdict(r, result));
+    request_go(r, result->verdict == LEDGER_WAIT ? join(r, result) : answer_verdict(r, result));
 }
 
 static enum step step_run(struct request *r)

@@ -147,6 +147,28 @@ static void waiters_are_bounded(void **state)
     ledger_uncharge(payment, "x");
 }
 
+/* First come, first served: the request that ran it waits first, and gets what it paid for however
+ * many copies came after it. */
+static void who_ran_it_is_served_first(void **state)
+{
+    struct rig *rig = *state;
+    struct ledger_claim claim = rig_claim_of(1, RIG_PAYER);
+    struct ledger_payment *payment = rig_running(rig, &claim);
+    struct rig waiting[8] = { 0 };
+    struct ledger_waiter waiters[8] = { 0 };
+    for (int i = 0; i < 8; i++) {
+        waiting[i].loop = rig->loop;
+        assert_true(ledger_wait(payment, &waiters[i], 5000, rig_on_result, &waiting[i]));
+    }
+    assert_int_equal(rig_seal(rig, payment, "once"), LEDGER_SEALED);
+    assert_int_equal(rig_step(rig, payment, PAYMENT_SETTLE, "0x01"), LEDGER_DONE);
+    for (int i = 0; i < 8; i++) {
+        assert_true(waiting[i].done);
+        assert_int_equal(waiting[i].verdict, i < 5 ? LEDGER_ANSWER : LEDGER_SPENT);
+    }
+    ledger_payment_unref(payment);
+}
+
 /* A3: the same payment for another request: no answer, no second run, in whatever state. */
 static void other_request_is_refused(void **state)
 {
@@ -691,6 +713,7 @@ int main(void)
         T(restart_in_each_state),
         T(copies_share_one_end),
         T(waiters_are_bounded),
+        T(who_ran_it_is_served_first),
         T(other_request_is_refused),
         T(secret_guards_replay),
         T(new_payment_waits_for_the_first),

@@ -81,6 +81,40 @@ def test_a2_a_replay_after_success_gets_the_same_answer(cold):
     assert cold.stats()["transfers"] == 1 and len(cold.handler.runs) == 1
 
 
+@pytest.mark.parametrize("first", ["ok", "refuse"])
+def test_new_payments_of_one_payer_share_the_first_or_buy_their_own(cold, first):
+    """Twelve payments of one payer for one request: those that come while the first settles wait for it. Its answer goes
+    out five times; whoever is left over was never tried, and buys its own: none is told that its payment is spent."""
+    cold.start_facilitator()
+    cold.start_gate(limits={"per_payer": 64, "waiters": 64})
+    count = iter(range(1000))
+    cold.handler.answer = lambda request: ok(b'{"run":%d}' % next(count))
+    payments = [cold.payment() for _ in range(12)]
+    cold.script(settle=[{"mode": "delay", "ms": 1200} if first == "ok" else
+                        {"mode": "refuse", "ms": 1200, "reason": "invalid_exact_evm_payload_signature"}])
+    answers = together(12, lambda i: (time.sleep(0.4 * (i > 0)), fetch(cold.port, "/a", headers=payments[i]))[1])
+    bought = [a for a in answers if a.status == 200]
+    assert [a.status for a in answers[1:]] == [200] * 11 and answers[0].status == (200 if first == "ok" else 402)
+    stats = cold.stats()
+    assert len({a.receipt()["transaction"] for a in bought}) == len({a.body for a in bought}) == stats["transfers"]
+    for body in {a.body for a in bought}:
+        assert sum(a.body == body for a in bought) <= 5
+    if first == "ok":
+        assert sum(a.body == b'{"run":0}' for a in answers) == 5 and answers[0].body == b'{"run":0}'
+
+
+def test_a_wallets_second_payment_waits_for_its_first(cold):
+    """The payer is proven by verify here, and held to the same."""
+    wallet = "0x" + "57" * 20
+    cold.start_facilitator("--wallet", wallet)
+    cold.start_gate(routes=[{"path": "/a", "price": "0.01", "contract_wallets": True}])
+    payments = [cold.payment(key=Key(), **{"from": wallet}) for _ in range(2)]
+    cold.script(settle=[{"mode": "delay", "ms": 800}])
+    answers = together(2, lambda i: (time.sleep(0.3 * i), fetch(cold.port, "/a", headers=payments[i]))[1])
+    assert [a.status for a in answers] == [200, 200] and answers[0].receipt() == answers[1].receipt()
+    assert cold.stats()["transfers"] == len(cold.handler.runs) == 1
+
+
 def test_a3_a_payment_for_one_route_buys_no_other(rig):
     paid = rig.payment("/a")
     assert fetch(rig.port, "/c", headers=paid).status == 402      # another price
