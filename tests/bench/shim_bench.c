@@ -132,9 +132,10 @@ static void wait_byte(int fd)
     }
 }
 
-static int make_fifo(const char *bundle, char fifo[512])
+/* Beside, not in, containerd's own state: a client's FIFOs have no place there. */
+static int make_fifo(const char *id, char fifo[512])
 {
-    (void)snprintf(fifo, 512, "%s.out", bundle);
+    (void)snprintf(fifo, 512, "/run/%s.out", id);
     (void)unlink(fifo);
     int fd = mkfifo(fifo, 0600) ? -1 : open(fifo, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
@@ -150,7 +151,7 @@ static double life_begin(struct life *l)
     l->address[strcspn(l->address, "\n")] = 0;
     if (ttrpc_blocking_open(l->address, &l->c, &err))
         die(l->address, &err);
-    l->out_fd = make_fifo(l->bundle, l->fifo);
+    l->out_fd = make_fifo(l->id, l->fifo);
     char *options[] = { (char[]){ "rbind" }, (char[]){ "ro" } };
     Task__Mount mount = TASK__MOUNT__INIT;
     Task__Mount *mounts[] = { &mount };
@@ -345,7 +346,7 @@ static int cmd_bare(int argc, char **argv)
     const char *const delete_it[] = { "delete", "--force", argv[2], NULL };
     if (n > 80 || chdir(argv[1]) || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
         die(argv[1], NULL);
-    int fd = make_fifo(argv[1], fifo);
+    int fd = make_fifo(argv[2], fifo);
     (void)snprintf(target, sizeof(target), "%s/rootfs", argv[1]);
     double t0 = now_us();
     if (mount(argv[0], target, NULL, MS_BIND | MS_REC, NULL) ||
