@@ -1,10 +1,12 @@
 #include "shim/runsc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,24 +115,32 @@ bool runsc_log_error(const char *text, size_t len, char *out, size_t out_size)
 }
 
 /* What a finished call's status and log amount to. */
-static enum err_kind judge(const char *verb, const char *log, int wstatus, bool killed,
-                           struct err *err)
+static enum err_kind judge_text(const char *verb, const char *text, size_t len, int wstatus,
+                                bool killed, struct err *err)
 {
+    char line[600];
     if (killed)
         return err_set(err, ERR_TIMEOUT, "runsc %s: no end within its deadline, killed", verb);
     if (WIFEXITED(wstatus) && WEXITSTATUS(wstatus) == 0)
         return ERR_OK;
-    char *text CLEANUP_FREE = NULL;
-    size_t len = 0;
-    char line[600];
-    struct err ignored;
-    if (fs_read(log, LOG_MAX, &text, &len, &ignored) == ERR_OK &&
-        runsc_log_error(text, len, line, sizeof(line))) {
+    if (runsc_log_error(text, len, line, sizeof(line))) {
         bool absent = strstr(line, "file does not exist") || strstr(line, "container not found");
         return err_set(err, absent ? ERR_NOT_FOUND : ERR_INTERNAL, "runsc %s: %s", verb, line);
     }
     return err_set(err, ERR_INTERNAL, "runsc %s: exit status %u", verb,
                    children_exit_code(wstatus));
+}
+
+static enum err_kind judge(const char *verb, const char *log, int wstatus, bool killed,
+                           struct err *err)
+{
+    char *text CLEANUP_FREE = NULL;
+    size_t len = 0;
+    struct err ignored;
+    bool fine = !killed && WIFEXITED(wstatus) && WEXITSTATUS(wstatus) == 0;
+    if (!fine && fs_read(log, LOG_MAX, &text, &len, &ignored))
+        len = 0;
+    return judge_text(verb, text ? text : "", len, wstatus, killed, err);
 }
 
 static CHECKED enum err_kind launch(const struct runsc *runsc, const struct runsc_call *call,
@@ -206,6 +216,104 @@ enum err_kind runsc_start(const struct runsc *runsc, const struct runsc_call *ca
     children_watch(runsc->children, &job->child, pid, on_runsc_exit, job);
     loop_after(runsc->loop, &job->timer, call->deadline_ms, on_deadline, job);
     return ERR_OK;
+}
+
+/* ---- a call ahead of its time ------------------------------------------------------------------
+ */
+
+struct runsc_held {
+    struct child child;
+    struct loop_timer timer;
+    struct loop *loop;
+    char *log; /* a FIFO: runsc waits in opening it until there is a reader */
+    char *verb;
+    int log_fd; /* its reading end, once released; -1 */
+    unsigned deadline_ms;
+    bool killed;
+    runsc_done_fn *fn; /* NULL until released */
+    void *arg;
+};
+
+static void held_kill(struct runsc_held *held)
+{
+    held->killed = true;
+    (void)kill(-held->child.pid, SIGKILL);
+    (void)kill(held->child.pid, SIGKILL);
+}
+
+void runsc_held_free(struct runsc_held *held)
+{
+    if (!held)
+        return;
+    if (held->child.pid != 0)
+        held_kill(held);
+    children_unwatch(&held->child); /* reaped as one of nobody's */
+    loop_cancel(&held->timer);
+    if (held->log_fd >= 0)
+        (void)close(held->log_fd);
+    (void)unlink(held->log);
+    free(held->log);
+    free(held->verb);
+    free(held);
+}
+
+static void on_held_exit(struct child *child, int wstatus)
+{
+    struct runsc_held *held = child->arg;
+    loop_cancel(&held->timer);
+    if (!held->fn)
+        return; /* before its time: found when it is wanted */
+    char text[65536];
+    ssize_t n = read(held->log_fd, text, sizeof(text));
+    struct err err = { 0 };
+    if (!judge_text(held->verb, text, n > 0 ? (size_t)n : 0, wstatus, held->killed, &err))
+        err = (struct err){ 0 };
+    held->fn(held->arg, &err);
+    runsc_held_free(held);
+}
+
+static void on_held_timer(struct loop_timer *timer)
+{
+    held_kill(timer->arg);
+}
+
+enum err_kind runsc_hold(const struct runsc *runsc, const struct runsc_call *call,
+                         struct runsc_held **out, struct err *err)
+{
+    char *log CLEANUP_FREE = log_path(runsc, call->verb[0]);
+    if (mkfifo(log, 0600) != 0)
+        return err_sys(err, errno, "%s", log);
+    pid_t pid = 0;
+    enum err_kind kind = launch(runsc, call, log, &pid, err);
+    if (kind) {
+        (void)unlink(log);
+        return kind;
+    }
+    struct runsc_held *held = xcalloc(1, sizeof(*held));
+    *held = (struct runsc_held){ .loop = runsc->loop,
+                                 .log = STEAL(log),
+                                 .verb = xstrdup(call->verb[0]),
+                                 .log_fd = -1,
+                                 .deadline_ms = call->deadline_ms };
+    children_watch(runsc->children, &held->child, pid, on_held_exit, held);
+    loop_after(runsc->loop, &held->timer, RUNSC_HELD_MS, on_held_timer, held);
+    *out = held;
+    return ERR_OK;
+}
+
+bool runsc_release(struct runsc_held *held, runsc_done_fn *fn, void *arg)
+{
+    bool there = held->child.pid != 0 && !held->killed;
+    if (there)
+        held->log_fd = open(held->log, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (!there || held->log_fd < 0) {
+        runsc_held_free(held);
+        return false;
+    }
+    held->fn = fn;
+    held->arg = arg;
+    loop_after(held->loop, &held->timer, held->deadline_ms, on_held_timer, held);
+    return true;
 }
 
 enum err_kind runsc_run_waiting(const struct runsc *runsc, const struct runsc_call *call,

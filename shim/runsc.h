@@ -53,6 +53,23 @@ typedef void runsc_done_fn(void *arg, const struct err *err);
 CHECKED enum err_kind runsc_start(const struct runsc *runsc, const struct runsc_call *call,
                                   runsc_done_fn *fn, void *arg, struct err *err);
 
+/*
+ * A call that is started ahead of its time and waits where it opens its log, before it has looked
+ * at anything: the ten milliseconds that the program needs to get there pass while the caller is
+ * busy with something else. It is ended if nobody wants it within RUNSC_HELD_MS.
+ */
+#define RUNSC_HELD_MS 5000U
+struct runsc_held;
+
+/* Only call->verb and fds are read here, and not kept. The result is the caller's. */
+CHECKED enum err_kind runsc_hold(const struct runsc *runsc, const struct runsc_call *call,
+                                 struct runsc_held **out, struct err *err);
+/* Lets it go on; takes it in any case. False: it has ended, nothing was done, make the call anew.
+ * Otherwise fn is told as by runsc_start(). */
+CHECKED bool runsc_release(struct runsc_held *held, runsc_done_fn *fn, void *arg);
+/* Ends it; fine on NULL. */
+void runsc_held_free(struct runsc_held *held);
+
 /* The same, waiting for the end: for the delete command, which has no loop. */
 CHECKED enum err_kind runsc_run_waiting(const struct runsc *runsc, const struct runsc_call *call,
                                         struct err *err);

@@ -73,6 +73,7 @@ void task_free(struct task *task)
     loop_cancel(&task->timeout);
     loop_cancel(&task->linger);
     loop_cancel(&task->log_watch);
+    runsc_held_free(task->start_held);
     control_conn_free(task->wait_conn);
     console_free(task->console);
     process_fini(&task->process);

@@ -73,9 +73,10 @@ struct task {
     struct cgroup_path leaf;     /* a workload's: empty, made by runsc */
     bool leaf_claimed;
     struct control_conn *wait_conn;
-    int netns_fd;     /* what the spec named; -1 */
-    const char *busy; /* the long operation under way; NULL */
-    bool runsc_knows; /* runsc create has been run */
+    int netns_fd;                  /* what the spec named; -1 */
+    const char *busy;              /* the long operation under way; NULL */
+    bool runsc_knows;              /* runsc create has been run */
+    struct runsc_held *start_held; /* its start, begun while its create runs; NULL */
     bool timed_out;
     bool wait_done;
     uint32_t wait_status;
@@ -108,7 +109,8 @@ struct exec *exec_find(const struct task *task, const char *exec_id);
 /* task_create.c. The request is borrowed until done. */
 void task_create(struct shim *shim, const struct task_create_request *request, task_done_fn *done,
                  void *arg);
-/* task_start.c */
+/* task_start.c. Begins the start ahead of its time; it touches nothing before task_start(). */
+void task_start_ahead(struct task *task);
 void task_start(struct task *task, task_done_fn *done, void *arg);
 /* task_delete.c: on success the task is freed after done has been called with it still whole. */
 void task_delete(struct task *task, task_done_fn *done, void *arg);

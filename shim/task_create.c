@@ -305,7 +305,10 @@ static CHECKED enum err_kind run_create(struct task *task, struct err *err)
     /* A workload's are used at its start; its create gets them for want of anything else. */
     streams_child_fds(task->process.streams, call.fds);
     task->runsc_knows = true;
-    return runsc_start(&task->sandbox->runsc, &call, on_runsc_create, task, err);
+    enum err_kind kind = runsc_start(&task->sandbox->runsc, &call, on_runsc_create, task, err);
+    if (!kind)
+        task_start_ahead(task);
+    return kind;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ void task_teardown(struct task *task, task_done_fn *done, void *arg)
     task->teardown->arg = arg;
     struct sandbox *sandbox = task->sandbox;
     bool root = task->role != POLICY_ROLE_WORKLOAD;
+    runsc_held_free(STEAL(task->start_held));
     if (root && sandbox && sandbox->pid != 0 && !sandbox->gone) {
         task->teardown->waiting = true;
         loop_after(task->shim->loop, &task->teardown->timer, GONE_MS, on_not_gone, task);

@@ -57,6 +57,31 @@ static void on_runsc_start(void *arg, const struct err *err)
         started(task);
 }
 
+static struct runsc_call start_call(const struct task *task, const char *verb[3])
+{
+    const struct sandbox *sandbox = task->sandbox;
+    verb[0] = "start";
+    verb[1] = task->id;
+    verb[2] = NULL;
+    return (struct runsc_call){
+        .verb = verb,
+        .fds = { -1, -1, -1 },
+        .deadline_ms = RUNSC_LONG_MS,
+        .start_mask = sandbox->runsc.network_sandbox && sandbox->binary->class == RUNSC_COMPAT,
+    };
+}
+
+void task_start_ahead(struct task *task)
+{
+    struct err err = { 0 };
+    const char *verb[3];
+    if (task->role == POLICY_ROLE_WORKLOAD)
+        return; /* its streams are handed over at its start */
+    struct runsc_call call = start_call(task, verb);
+    if (runsc_hold(&task->sandbox->runsc, &call, &task->start_held, &err))
+        log_debug("start_ahead", log_str("id", task->id), log_str("why", err.msg));
+}
+
 static CHECKED enum err_kind run_start(struct task *task, struct err *err)
 {
     struct sandbox *sandbox = task->sandbox;
@@ -66,13 +91,11 @@ static CHECKED enum err_kind run_start(struct task *task, struct err *err)
     enum err_kind kind = ERR_OK;
     if (root && !task->shim->conformance && (kind = task_network_close(task, err)))
         return kind;
-    const char *verb[] = { "start", task->id, NULL };
-    struct runsc_call call = {
-        .verb = verb,
-        .fds = { -1, -1, -1 },
-        .deadline_ms = RUNSC_LONG_MS,
-        .start_mask = sandbox->runsc.network_sandbox && sandbox->binary->class == RUNSC_COMPAT,
-    };
+    struct runsc_held *held = STEAL(task->start_held);
+    if (held && runsc_release(held, on_runsc_start, task))
+        return ERR_OK;
+    const char *verb[3];
+    struct runsc_call call = start_call(task, verb);
     if (!root)
         streams_child_fds(task->process.streams, call.fds);
     return runsc_start(&sandbox->runsc, &call, on_runsc_start, task, err);

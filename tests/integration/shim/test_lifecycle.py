@@ -39,6 +39,16 @@ def test_status_of_a_process_that_ends_before_start_returns(host):
 
 
 @core
+def test_a_start_that_comes_late(host):
+    """The start that waits beside a create is ended when nobody wants it; a later one is made anew."""
+    starts = lambda: [line for line in host.space.descendants().values()
+                      if task.id in line and "/runsc " in line and " start " in line]
+    task = host.task(["/bin/sh", "-c", "exit 9"]).create()
+    until(lambda: not starts(), 15, "no runsc waits for a start")
+    assert task.start().finish()[0] == 9
+
+
+@core
 def test_output_is_complete(host):
     status, out, err = host.run(["/bin/sh", "-c", "i=0; while [ $i -lt 4000 ]; do echo "
                                  "0123456789012345678901234567890123456789; i=$((i+1)); done; echo end >&2"])
