@@ -1,4 +1,4 @@
-#include "deploy/audit.h"
+#include "deploy/audit_check.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,19 +15,10 @@
 #include "deploy/member.h"
 #include "deploy/netns.h"
 #include "deploy/network.h"
-#include "deploy/probe.h"
 #include "deploy/proc.h"
 #include "deploy/state.h"
 
-struct audit {
-    struct deploy *d;
-    const struct plan *plan;
-    unsigned checks;
-    unsigned drifts;
-};
-
-/* One check: told when it does not hold. */
-static void PRINTF_LIKE(3, 4) expect(struct audit *a, bool holds, const char *fmt, ...)
+void audit_expect(struct audit *a, bool holds, const char *fmt, ...)
 {
     a->checks++;
     if (holds)
@@ -66,11 +57,11 @@ static void check_container(struct audit *a, const struct plan_member *m, struct
     struct cd_container found CLEANUP(cd_container_fini) = { 0 };
     *task = (struct cd_task){ 0 };
     bool there = containerd_container_get(a->d->cd, m->id, &found, ERR_IGNORED) == ERR_OK;
-    expect(a, there, "%s: no container", m->id);
+    audit_expect(a, there, "%s: no container", m->id);
     if (!there)
         return;
-    expect(a, strcmp(found.runtime, m->runtime) == 0, "%s runs under %s, not %s", m->id,
-           found.runtime, m->runtime);
+    audit_expect(a, strcmp(found.runtime, m->runtime) == 0, "%s runs under %s, not %s", m->id,
+                 found.runtime, m->runtime);
     json_t *spec CLEANUP_JSON = found.spec ? json_deep_copy(found.spec) : json_object();
     json_t *args = json_object_get(json_object_get(spec, "process"), "args");
     for (size_t i = json_array_size(args); i-- > 0;) {
@@ -78,9 +69,10 @@ static void check_container(struct audit *a, const struct plan_member *m, struct
         if (arg && strcmp(arg, "--standby") == 0) /* how a gate that followed another was started */
             json_array_remove(args, i);
     }
-    expect(a, json_equal(spec, m->spec), "%s: its spec is not the plan's", m->id);
+    audit_expect(a, json_equal(spec, m->spec), "%s: its spec is not the plan's", m->id);
     (void)!containerd_task_get(a->d->cd, m->id, task, ERR_IGNORED);
-    expect(a, task->state == CD_TASK_RUNNING, "%s is %s", m->id, cd_task_state_name(task->state));
+    audit_expect(a, task->state == CD_TASK_RUNNING, "%s is %s", m->id,
+                 cd_task_state_name(task->state));
 }
 
 /* /proc/<pid>/ns/net and the file are one namespace. */
@@ -95,22 +87,9 @@ static bool same_namespace(uint32_t pid, const char *file)
 static void check_namespace(struct audit *a, const struct plan_member *m,
                             const struct cd_task *task)
 {
-    expect(a, netns_is_there(m->netns), "%s: namespace %s is gone", m->id, m->netns);
+    audit_expect(a, netns_is_there(m->netns), "%s: namespace %s is gone", m->id, m->netns);
     if (task->state == CD_TASK_RUNNING)
-        expect(a, same_namespace(task->pid, m->netns), "%s is not in its namespace", m->id);
-}
-
-static bool root_is_read_only(uint32_t pid)
-{
-    char *path CLEANUP_FREE = xasprintf("/proc/%u/mountinfo", pid);
-    char line[4096], point[1024], options[512];
-    FILE *f CLEANUP_FILE = fopen(path, "re");
-    while (f && fgets(line, sizeof(line), f)) {
-        if (sscanf(line, "%*s %*s %*s %*s %1023s %511s", point, options) == 2 &&
-            strcmp(point, "/") == 0)
-            return text_starts(options, "ro");
-    }
-    return false;
+        audit_expect(a, same_namespace(task->pid, m->netns), "%s is not in its namespace", m->id);
 }
 
 static void check_gate_process(struct audit *a, const struct cd_task *task)
@@ -122,18 +101,19 @@ static void check_gate_process(struct audit *a, const struct cd_task *task)
     (void)snprintf(uid, sizeof(uid), "%u\t%u\t%u\t%u", a->plan->uid, a->plan->uid, a->plan->uid,
                    a->plan->uid);
     status_line(task->pid, "Uid", value, sizeof(value));
-    expect(a, strcmp(value, uid) == 0, "%s runs as \"%s\", not as uid %u", id, value, a->plan->uid);
+    audit_expect(a, strcmp(value, uid) == 0, "%s runs as \"%s\", not as uid %u", id, value,
+                 a->plan->uid);
     static const char *const sets[] = { "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb" };
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
         status_line(task->pid, sets[i], value, sizeof(value));
-        expect(a, strspn(value, "0") == strlen(value) && value[0], "%s has capabilities: %s %s", id,
-               sets[i], value);
+        audit_expect(a, strspn(value, "0") == strlen(value) && value[0],
+                     "%s has capabilities: %s %s", id, sets[i], value);
     }
     status_line(task->pid, "NoNewPrivs", value, sizeof(value));
-    expect(a, strcmp(value, "1") == 0, "%s may gain privileges", id);
+    audit_expect(a, strcmp(value, "1") == 0, "%s may gain privileges", id);
     status_line(task->pid, "Seccomp", value, sizeof(value));
-    expect(a, strcmp(value, "2") == 0, "%s has no system call filter", id);
-    expect(a, root_is_read_only(task->pid), "%s: its root is writable", id);
+    audit_expect(a, strcmp(value, "2") == 0, "%s has no system call filter", id);
+    audit_mounts(a, &a->plan->gate, task->pid);
 }
 
 /* ---- limits ---- */
@@ -176,16 +156,17 @@ static void check_limits(struct audit *a, const struct cd_task *task)
     if (task->state != CD_TASK_RUNNING)
         return;
     bool known = cgroup_value(task->pid, "memory", "memory.limit_in_bytes", "memory.max", &found);
-    expect(a, known && found == memory, "%s: memory limit in force is %" PRId64 ", not %" PRId64,
-           id, known ? found : -1, memory);
+    audit_expect(a, known && found == memory,
+                 "%s: memory limit in force is %" PRId64 ", not %" PRId64, id, known ? found : -1,
+                 memory);
     known = cgroup_value(task->pid, "pids", "pids.max", "pids.max", &found);
-    expect(a, known && found > 0, "%s: no limit of processes in force", id);
+    audit_expect(a, known && found > 0, "%s: no limit of processes in force", id);
     known = cgroup_value(task->pid, "cpu,cpuacct", "cpu.cfs_quota_us", "cpu.max", &found) ||
             cgroup_value(task->pid, "cpu", "cpu.cfs_quota_us", "cpu.max", &found);
     int64_t quota =
         json_integer_value(json_at(a->plan->handler.spec, "/linux/resources/cpu/quota"));
-    expect(a, known && found == quota, "%s: CPU quota in force is %" PRId64 ", not %" PRId64, id,
-           known ? found : -1, quota);
+    audit_expect(a, known && found == quota, "%s: CPU quota in force is %" PRId64 ", not %" PRId64,
+                 id, known ? found : -1, quota);
 }
 
 /* ---- network ---- */
@@ -221,18 +202,18 @@ static void check_bridge(struct audit *a)
     char *alias CLEANUP_FREE = xasprintf("utter:%s", p->slug.s);
     char *own CLEANUP_FREE = xasprintf("utter:%s.", p->slug.s);
     const char *found = json_string_value(json_object_get(link, "ifalias"));
-    expect(a, link && found && strcmp(found, alias) == 0, "bridge %s is missing or another's",
-           p->bridge);
-    expect(a,
-           link && json_array_size(json_object_get(json_array_get(addresses, 0), "addr_info")) == 0,
-           "bridge %s has an address: the host can be reached over it", p->bridge);
-    expect(a, json_array_size(ports) <= 4, "bridge %s has %zu ports", p->bridge,
-           json_array_size(ports));
+    audit_expect(a, link && found && strcmp(found, alias) == 0, "bridge %s is missing or another's",
+                 p->bridge);
+    audit_expect(
+        a, link && json_array_size(json_object_get(json_array_get(addresses, 0), "addr_info")) == 0,
+        "bridge %s has an address: the host can be reached over it", p->bridge);
+    audit_expect(a, json_array_size(ports) <= 4, "bridge %s has %zu ports", p->bridge,
+                 json_array_size(ports));
     for (size_t i = 0; i < json_array_size(ports); i++) {
         const json_t *port = json_array_get(ports, i);
         const char *name = json_string_value(json_object_get(port, "ifalias"));
-        expect(a, name && text_starts(name, own), "bridge %s has a foreign port %s", p->bridge,
-               json_string_value(json_object_get(port, "ifname")));
+        audit_expect(a, name && text_starts(name, own), "bridge %s has a foreign port %s",
+                     p->bridge, json_string_value(json_object_get(port, "ifname")));
     }
 }
 
@@ -242,15 +223,16 @@ static void check_network(struct audit *a)
     bool in_force = false;
     json_t *bridges CLEANUP_JSON = NULL;
     check_bridge(a);
-    expect(a,
-           netns_within(a->plan->gate.netns, read_forwarding, &forwarding, ERR_IGNORED) == ERR_OK &&
-               forwarding == 0,
-           "the gate's namespace forwards: the handler can be reached through it");
-    expect(a,
-           state_bridges(a->d->settings, &bridges, ERR_IGNORED) == ERR_OK &&
-               firewall_check(a->d->settings, bridges, &in_force, ERR_IGNORED) == ERR_OK &&
-               in_force,
-           "the firewall rules are not in force (utter-deploy watch puts them back)");
+    audit_expect(a,
+                 netns_within(a->plan->gate.netns, read_forwarding, &forwarding, ERR_IGNORED) ==
+                         ERR_OK &&
+                     forwarding == 0,
+                 "the gate's namespace forwards: the handler can be reached through it");
+    audit_expect(a,
+                 state_bridges(a->d->settings, &bridges, ERR_IGNORED) == ERR_OK &&
+                     firewall_check(a->d->settings, bridges, &in_force, ERR_IGNORED) == ERR_OK &&
+                     in_force,
+                 "the firewall rules are not in force (utter-deploy watch puts them back)");
 }
 
 /* ---- route ---- */
@@ -260,16 +242,16 @@ static void check_route(struct audit *a)
     struct err err = { 0 };
     const char *dir = a->d->settings->traefik_dir;
     char *instance CLEANUP_FREE = NULL;
-    expect(a, realise_gate_alive(a->plan, &instance, &err) == ERR_OK, "gate: %s", err.msg);
+    audit_expect(a, realise_gate_alive(a->plan, &instance, &err) == ERR_OK, "gate: %s", err.msg);
     if (dir) {
         char *path CLEANUP_FREE = xasprintf("%s/utter-%s.yaml", dir, a->plan->slug.s);
         json_t *found CLEANUP_JSON = NULL;
         (void)!json_strict_load_file(path, 1024 * 1024, &found, ERR_IGNORED);
-        expect(a, json_equal(found, a->plan->route), "route %s is not the plan's", path);
+        audit_expect(a, json_equal(found, a->plan->route), "route %s is not the plan's", path);
     }
     if (instance && (dir || a->d->settings->route_listen))
-        expect(a, realise_route_alive(a->d, a->plan, instance, 500, &err) == ERR_OK, "route: %s",
-               err.msg);
+        audit_expect(a, realise_route_alive(a->d, a->plan, instance, 500, &err) == ERR_OK,
+                     "route: %s", err.msg);
 }
 
 static void check_config(struct audit *a)
@@ -278,29 +260,7 @@ static void check_config(struct audit *a)
         xasprintf("%s/gate%s/gate.json", a->plan->state, a->plan->side ? "2" : "");
     json_t *found CLEANUP_JSON = NULL;
     (void)!json_strict_load_file(path, 1024 * 1024, &found, ERR_IGNORED);
-    expect(a, json_equal(found, a->plan->gate_config), "%s is not the plan's", path);
-}
-
-/* The proof from inside again, from a namespace of its own at the address the next generation would
- * take. */
-static void check_live(struct audit *a)
-{
-    struct err err = { 0 };
-    json_t *record CLEANUP_JSON = plan_record(a->plan);
-    struct plan *probe CLEANUP(plan_freep) = NULL;
-    if (plan_load(record, &probe, &err) || plan_advance(probe, a->d->settings, &err)) {
-        expect(a, false, "live: %s", err.msg);
-        return;
-    }
-    (void)snprintf(probe->handler.id, sizeof(probe->handler.id), "%s.probe", a->plan->slug.s);
-    free(probe->handler.netns);
-    probe->handler.netns = xasprintf("%s/netns/%s", a->d->settings->run_dir, probe->handler.id);
-    enum err_kind kind = network_attach(probe, &probe->handler, a->d->settings, &err);
-    if (!kind)
-        kind = probe_isolation(probe, a->d->settings, NULL, &err);
-    expect(a, kind == ERR_OK, "live: %s", err.msg);
-    expect(a, network_detach(probe, &probe->handler, a->d->settings, &err) == ERR_OK, "live: %s",
-           err.msg);
+    audit_expect(a, json_equal(found, a->plan->gate_config), "%s is not the plan's", path);
 }
 
 static enum err_kind audit_one(struct deploy *d, const char *slug, bool live, unsigned *drifts,
@@ -315,7 +275,7 @@ static enum err_kind audit_one(struct deploy *d, const char *slug, bool live, un
     if (phase && strcmp(phase, "down") == 0)
         return ERR_OK;
     struct audit a = { .d = d, .plan = plan };
-    expect(&a, phase && strcmp(phase, "up") == 0, "phase is %s", phase ? phase : "unknown");
+    audit_expect(&a, phase && strcmp(phase, "up") == 0, "phase is %s", phase ? phase : "unknown");
     check_container(&a, &plan->handler, &handler);
     check_container(&a, &plan->gate, &gate);
     check_namespace(&a, &plan->handler, &handler);
@@ -325,13 +285,15 @@ static enum err_kind audit_one(struct deploy *d, const char *slug, bool live, un
         struct cd_task data;
         check_container(&a, &plan->data, &data);
         check_namespace(&a, &plan->data, &data);
+        if (data.state == CD_TASK_RUNNING)
+            audit_mounts(&a, &plan->data, data.pid);
     }
     check_limits(&a, &handler);
     check_network(&a);
     check_config(&a);
     check_route(&a);
     if (live)
-        check_live(&a);
+        audit_live(&a);
     deploy_say(d, "audit     %s: %u checks, %u drifts", slug, a.checks, a.drifts);
     *drifts += a.drifts;
     return ERR_OK;

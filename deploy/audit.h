@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "deploy/deploy.h"
 
-/* Every drift is a line; ERR_PRECONDITION when there was one. `live` repeats the proof from inside
- * from a fresh namespace at the slug's free address. */
+/* Every drift is a line; ERR_PRECONDITION when there was one. `live` also looks from
+ * inside gVisor, from a throw-away container at the slug's free address; it takes the slug's lock. */
 CHECKED enum err_kind audit_run(struct deploy *deploy, const char *slug, bool live,
                                 struct err *err);
 

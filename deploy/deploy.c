@@ -7,18 +7,15 @@
 
 #include "base/own.h"
 
-/* utter-log lies beside this program unless the settings say otherwise. */
-static char *find_logger(const struct settings *settings)
+char *deploy_beside(const char *name)
 {
     char self[4096];
-    if (settings->logger)
-        return xstrdup(settings->logger);
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (n <= 0)
-        return xstrdup("/usr/local/bin/utter-log");
+        return xasprintf("/usr/local/bin/%s", name);
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
-    return xasprintf("%s/utter-log", self);
+    return xasprintf("%s/%s", self, name);
 }
 
 enum err_kind deploy_open(const char *settings_path, struct deploy *out, struct err *err)
@@ -33,7 +30,8 @@ enum err_kind deploy_open(const char *settings_path, struct deploy *out, struct 
         deploy_close(out);
         return err->kind;
     }
-    out->logger = find_logger(out->settings);
+    out->logger =
+        out->settings->logger ? xstrdup(out->settings->logger) : deploy_beside("utter-log");
     return ERR_OK;
 }
 

@@ -26,6 +26,9 @@ struct deploy {
 CHECKED enum err_kind deploy_open(const char *settings_path, struct deploy *out, struct err *err);
 void deploy_close(struct deploy *deploy);
 
+/* Path of a program that lies beside this one; the caller's. */
+char *deploy_beside(const char *name);
+
 /* One line about what was done. */
 void deploy_say(const struct deploy *deploy, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
@@ -52,6 +55,9 @@ CHECKED enum err_kind realise_gate_alive(const struct plan *plan, char **instanc
 /* Looks at the gate through Traefik's entry point; ERR_PRECONDITION says what answered instead. */
 CHECKED enum err_kind realise_route_alive(const struct deploy *deploy, const struct plan *plan,
                                           const char *instance, int wait_ms, struct err *err);
+/* "address:port" of every other slug's handler, gate and data proxy: an array, the caller's. */
+CHECKED enum err_kind realise_others(const struct deploy *deploy, const struct plan *plan,
+                                     json_t **out, struct err *err);
 /* A GET on the gate's admin socket. The answer is parsed JSON, the caller's. */
 CHECKED enum err_kind realise_admin(const struct plan *plan, const char *path, json_t **out,
                                     struct err *err);

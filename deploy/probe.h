@@ -12,7 +12,19 @@
 
 #include "base/err.h"
 #include "deploy/plan.h"
+#include "deploy/reach.h"
 #include "deploy/settings.h"
+
+/* What is tried, with the listeners that must not, and the one that must, be reached. */
+struct probe {
+    struct reach reach; /* targets before `control` must not answer, that one must */
+    size_t control;
+    int host;       /* a listener of the host, on every address */
+    int control_fd; /* a listener in the gate's namespace */
+};
+CHECKED enum err_kind probe_open(const struct plan *plan, const struct settings *settings,
+                                 const json_t *others, struct probe *out, struct err *err);
+void probe_fini(struct probe *probe);
 
 /* `others`: array of "a.b.c.d:port" that belong to other slugs. ERR_PRECONDITION names what was
  * reached. */

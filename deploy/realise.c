@@ -36,9 +36,8 @@ static char *bare(const char *cidr)
 
 /* ---- networks ---- */
 
-/* "address:port" of every other slug's handler and gate. */
-static enum err_kind others(const struct deploy *d, const struct plan *plan, json_t **out,
-                            struct err *err)
+enum err_kind realise_others(const struct deploy *d, const struct plan *plan, json_t **out,
+                             struct err *err)
 {
     json_t *slugs CLEANUP_JSON = NULL;
     json_t *list CLEANUP_JSON = json_array();
@@ -116,7 +115,7 @@ static enum err_kind handler_ensure(struct deploy *d, struct realise *what, stru
         network_detach(plan, &plan->handler, d->settings, err) ||
         network_attach(plan, &plan->handler, d->settings, err))
         return err->kind;
-    if (others(d, plan, &rest, err) || probe_isolation(plan, d->settings, rest, err))
+    if (realise_others(d, plan, &rest, err) || probe_isolation(plan, d->settings, rest, err))
         return err_prefix(err, "proof from inside");
     deploy_say(d, "network   %s on %s, proved from inside", plan->handler.address, plan->bridge);
     if (member_start(d->cd, plan, &plan->handler, "handler", NULL, err))

@@ -10,7 +10,8 @@ from deployrig import Rig, traefik_binary  # noqa: E402
 
 @pytest.fixture(scope="module")
 def rig(request):
-    rig = Rig(request.config.getoption("--containerd"), request.config.getoption("--build"))
+    rig = Rig(request.config.getoption("--containerd"), request.config.getoption("--build"),
+              getattr(request.module, "TURN", "rig"))
     rig.gate_image()
     yield rig
     rig.stop()

@@ -111,9 +111,10 @@ def traefik_binary():
 
 
 class Rig:
-    def __init__(self, containerd, build):
-        # Control groups are not part of a namespace here, and their paths follow from slugs: one rig at a time.
-        self.turn = open("/tmp/ut-deploy-rig.lock", "w")
+    def __init__(self, containerd, build, turn="rig"):
+        # Control groups are not part of a namespace here, and their paths follow from slugs: one rig at a time of
+        # those that use the same slugs.
+        self.turn = open("/tmp/ut-deploy-%s.lock" % turn, "w")
         fcntl.flock(self.turn, fcntl.LOCK_EX)
         self.bin = os.path.join(os.path.abspath(build), "bin")
         self.dir = tempfile.mkdtemp(prefix="ut-deploy.", dir="/tmp")
@@ -247,6 +248,17 @@ class Rig:
                       if "containerd-shim" in l and self.sock in l},
             "routes": set(os.listdir(self.path("traefik"))),
         }
+
+    def wait_left(self, before, seconds=15):
+        """Until there is what there was before; says what is more, or less. A shim's process ends after its task."""
+        end = time.monotonic() + seconds
+        while True:
+            now = self.left()
+            off = {k: (now[k] - before[k], before[k] - now[k]) for k in now if now[k] != before[k]}
+            if not off:
+                return
+            assert time.monotonic() < end, off
+            time.sleep(0.1)
 
     def stop(self):
         for slug in os.listdir(self.path("var")):

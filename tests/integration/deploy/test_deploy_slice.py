@@ -172,8 +172,7 @@ def test_replacing_the_gate_under_paid_load(rig, up):
 
 def test_down_leaves_nothing_but_the_ledger(rig, up):
     rig.ok("down", "shop")
-    after = rig.left()
-    assert after == up["before"]
+    rig.wait_left(up["before"])
     assert os.path.exists(rig.path("var/shop/ledger/ledger.db"))
     rig.facilitator.kill()
 
@@ -184,7 +183,7 @@ def test_ledger_is_still_there_after_up(rig, up):
     assert any(p["state"] == "settled" for p in status["payments"])
     rig.ok("down", "--purge", "shop")
     assert not os.path.exists(rig.path("var/shop"))
-    assert rig.left() == up["before"]
+    rig.wait_left(up["before"])
 
 
 @pytest.mark.parametrize("ms", [30, 150, 300, 500, 700, 900, 1200, 1500])
@@ -202,7 +201,7 @@ def test_killed_at_any_moment_then_up_or_down(rig, up, ms):
         assert "0 drifts" in rig.ok("audit", slug)
     got = rig.deploy("down", "--purge", slug)
     assert got.returncode == 0 or "is not deployed here" in got.stderr, got.stderr
-    rig.until(lambda: rig.left() == up["before"], 10)
+    rig.wait_left(up["before"])
 
 
 def test_a_handler_that_does_not_start_is_undone_with_its_reason(rig, up):
@@ -211,7 +210,7 @@ def test_a_handler_that_does_not_start_is_undone_with_its_reason(rig, up):
     got = rig.deploy("up", file)
     assert got.returncode == 1
     assert "step handler" in got.stderr and "it ended with status 1" in got.stderr
-    assert rig.left() == up["before"]
+    rig.wait_left(up["before"])
     assert not os.path.exists(rig.path("var/broken"))
 
 
