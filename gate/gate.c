@@ -326,10 +326,7 @@ void gate_free(struct gate *gate)
     facilitator_cancel(&gate->supported_call);
     http_server_free(gate->admin);
     http_server_free(gate->server);
-    ledger_standby_free(gate->standby);
-    settler_free(gate->settler);
-    claims_free(gate->claims);
-    ledger_free(gate->ledger);
+    gate_let_go(gate);
     for (size_t i = 0; i < gate->n_rpcs; i++)
         evm_rpc_free(gate->rpcs[i]);
     free(gate->rpcs);
@@ -426,31 +423,6 @@ enum err_kind gate_reload(struct gate *gate, struct gate_config *config, struct 
     struct http_server_config server = server_config(gate);
     http_server_reconfigure(gate->server, &server);
     return ERR_OK;
-}
-
-/* ---- drain ---- */
-
-static void on_drained(struct loop_timer *timer)
-{
-    struct gate *gate = timer->arg;
-    log_info("drained", log_int("left", (int64_t)gate->n_requests));
-    loop_stop(gate->loop);
-}
-
-void gate_request_ended(struct gate *gate)
-{
-    if (gate->draining && gate->n_requests == 0)
-        loop_after(gate->loop, &gate->drain_timer, 0, on_drained, gate);
-}
-
-void gate_drain(struct gate *gate)
-{
-    if (gate->draining)
-        return;
-    gate->draining = true;
-    http_server_drain(gate->server);
-    loop_after(gate->loop, &gate->drain_timer, gate->n_requests ? gate->config->deadlines.drain : 0,
-               on_drained, gate);
 }
 
 /* ---- whose request ---- */

@@ -47,7 +47,7 @@ struct gate {
     struct http_client *client;
     struct auth *auth;
     struct facilitator *facilitator;
-    struct ledger *ledger; /* NULL while standing by */
+    struct ledger *ledger; /* NULL while standing by, and once drained */
     struct ledger_standby *standby;
     struct claims *claims; /* or NULL */
     struct settler *settler;
@@ -69,10 +69,12 @@ struct gate {
     bool unsellable;      /* it has said that it does not: see `why` */
     bool operators_fault; /* a verify got 401, 403 or a schema error last */
     bool draining;
-    bool started;  /* serving: a facilitator that changes its mind does not end us */
-    bool failed;   /* the loop ended because of `why` */
-    json_t *kinds; /* what the facilitator said last; owned */
-    char why[256]; /* not ready because */
+    uint64_t drain_until_ms;
+    uint64_t flush_until_ms; /* drained: the ledger is let go, answers are on their way out */
+    bool started;            /* serving: a facilitator that changes its mind does not end us */
+    bool failed;             /* the loop ended because of `why` */
+    json_t *kinds;           /* what the facilitator said last; owned */
+    char why[256];           /* not ready because */
 };
 
 /* Opens what may need rights: tokens, trust anchors, listeners. Takes a reference of config. */
@@ -90,8 +92,13 @@ DEFINE_CLEANUP(struct gate, gate_free, gate_freep)
  * changes. Takes a reference. */
 CHECKED enum err_kind gate_reload(struct gate *gate, struct gate_config *config, struct err *err);
 
-/* New payments get 503; ends the loop when nothing runs any more or deadlines.drain has passed. */
+/* ---- drain.c ---- */
+
+/* New payments get 503. When nothing runs any more the ledger is let go, the listeners close, and
+ * the loop ends once the answers are out; or when deadlines.drain has passed. */
 void gate_drain(struct gate *gate);
+/* The ledger and all that stands on it. No request may hold a payment any more. */
+void gate_let_go(struct gate *gate);
 
 /* "" when ready, else why not. */
 const char *gate_not_ready(const struct gate *gate);

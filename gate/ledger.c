@@ -12,7 +12,7 @@
 #define GAP_S 60           /* a longer gap since the last heartbeat may hide payments */
 #define WALL_STEP_MS 60000 /* a wall clock that steps further pauses deletion */
 #define TIDY_BATCH 256
-#define STANDBY_MS 100
+#define STANDBY_MS 20 /* a look at a lock, that is all */
 
 void ledger_setup_defaults(struct ledger_setup *setup)
 {
@@ -404,6 +404,7 @@ struct ledger_standby {
     struct loop_timer timer;
     ledger_standby_fn *fn;
     void *arg;
+    int fd; /* the lock of the one that stands by; given back with the ledger taken */
 };
 
 static void on_standby(struct loop_timer *timer)
@@ -415,6 +416,7 @@ static void on_standby(struct loop_timer *timer)
         loop_after(standby->loop, timer, STANDBY_MS, on_standby, standby);
         return;
     }
+    own_close_(&standby->fd);
     standby->fn(standby->arg, ledger, ledger ? NULL : &err);
 }
 
@@ -426,10 +428,16 @@ enum err_kind ledger_standby_new(const struct ledger_setup *setup, struct loop *
         return err->kind;
     if (ledger_file_inode(setup->path) == 0 && !setup->create)
         return err_set(err, ERR_NOT_FOUND, "no ledger at %s to stand by for", setup->path);
+    int fd CLEANUP_FD = -1;
+    if (ledger_file_lock_standby(setup->path, &fd, err))
+        return err->kind;
     struct ledger_standby *standby = xcalloc(1, sizeof(*standby));
-    *standby = (struct ledger_standby){
-        .setup = *setup, .path = xstrdup(setup->path), .loop = loop, .fn = fn, .arg = arg
-    };
+    *standby = (struct ledger_standby){ .setup = *setup,
+                                        .path = xstrdup(setup->path),
+                                        .loop = loop,
+                                        .fn = fn,
+                                        .arg = arg,
+                                        .fd = steal_fd(&fd) };
     standby->setup.path = standby->path;
     loop_after(loop, &standby->timer, 0, on_standby, standby);
     *out = standby;
@@ -441,6 +449,7 @@ void ledger_standby_free(struct ledger_standby *standby)
     if (!standby)
         return;
     loop_cancel(&standby->timer);
+    own_close_(&standby->fd);
     free(standby->path);
     free(standby);
 }

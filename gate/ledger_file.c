@@ -63,25 +63,37 @@ static bool same_file(int fd, const char *path)
     return !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-enum err_kind ledger_file_lock(const char *path, int *fd, struct err *err)
+static enum err_kind lock_file(const char *name, const char *held, int *fd, struct err *err)
 {
-    char *name CLEANUP_FREE = xasprintf("%s.lock", path);
     int lock CLEANUP_FD = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lock < 0)
         return err_sys(err, errno, "%s", name);
     struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
     if (fcntl(lock, F_OFD_SETLK, &whole)) {
         if (errno == EAGAIN || errno == EACCES)
-            return err_set(
-                err, ERR_EXISTS,
-                "ledger %s is held by another utter-gate (end it, or start with --standby)", path);
+            return err_set(err, ERR_EXISTS, "%s", held);
         return err_sys(err, errno, "lock %s", name);
     }
     if (!same_file(lock, name))
-        return err_set(err, ERR_EXISTS,
-                       "ledger %s: its lock file was replaced while it was taken; try again", path);
+        return err_set(err, ERR_EXISTS, "%s was replaced while it was taken; try again", name);
     *fd = steal_fd(&lock);
     return ERR_OK;
+}
+
+enum err_kind ledger_file_lock(const char *path, int *fd, struct err *err)
+{
+    char *name CLEANUP_FREE = xasprintf("%s.lock", path);
+    char *held CLEANUP_FREE = xasprintf(
+        "ledger %s is held by another utter-gate (end it, or start with --standby)", path);
+    return lock_file(name, held, fd, err);
+}
+
+enum err_kind ledger_file_lock_standby(const char *path, int *fd, struct err *err)
+{
+    char *name CLEANUP_FREE = xasprintf("%s.standby", path);
+    char *held CLEANUP_FREE =
+        xasprintf("another utter-gate stands by for ledger %s already (end it first)", path);
+    return lock_file(name, held, fd, err);
 }
 
 uint64_t ledger_file_inode(const char *path)

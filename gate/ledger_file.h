@@ -17,6 +17,8 @@ CHECKED enum err_kind ledger_file_check_fs(const char *path, bool force, struct 
 /* Takes the OFD lock on PATH.lock (made if missing) and returns its descriptor; ERR_EXISTS when
  * another process holds it. The lock goes with the descriptor, however the process ends. */
 CHECKED enum err_kind ledger_file_lock(const char *path, int *fd, struct err *err);
+/* The same for the one that waits in standby, on a file of its own. */
+CHECKED enum err_kind ledger_file_lock_standby(const char *path, int *fd, struct err *err);
 
 /* A file's identity: changes when it was copied or restored. 0 when it does not exist. */
 uint64_t ledger_file_inode(const char *path);

@@ -255,6 +255,8 @@ static void on_claimed(void *arg, const struct ledger_result *result)
 static enum step step_claim(struct request *r)
 {
     struct ledger_claim claim;
+    if (!r->gate->ledger) /* let go while the body came */
+        return answer_error(r, OUTCOME_UNAVAILABLE, 503, "standing_by", 1);
     request_claim(r, &claim);
     ledger_claim(r->gate->ledger, &claim, &r->ledger_call, on_claimed, r);
     return STEP_WAIT;

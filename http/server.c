@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -81,7 +82,7 @@ static void listener_free(struct listener *l)
     free(l);
 }
 
-void http_server_stop_listening(struct http_server *server)
+static void listeners_free(struct http_server *server)
 {
     loop_cancel(&server->accept_again);
     for (size_t i = 0; i < server->n_listeners; i++)
@@ -109,7 +110,7 @@ void http_server_free(struct http_server *server)
 {
     if (!server)
         return;
-    http_server_stop_listening(server);
+    listeners_free(server);
     close_ring(&server->idle);
     close_ring(&server->rest);
     buf_fini(&server->scratch);
@@ -177,6 +178,13 @@ static void on_listener(struct loop_watch *watch, uint32_t events)
     }
 }
 
+void http_server_stop_listening(struct http_server *server)
+{
+    for (size_t i = 0; i < server->n_listeners; i++) /* who has connected is not reset */
+        on_listener(&server->listeners[i]->watch, EPOLLIN);
+    listeners_free(server);
+}
+
 static void watch_listener(struct listener *l)
 {
     /* Failing to watch an open listener means that the kernel is out of memory: try again. */
@@ -228,6 +236,15 @@ static enum err_kind parse_tcp(const char *address, struct sockaddr_storage *out
     return err_set(err, ERR_INVALID, "listen address \"%s\": the address must be numeric", address);
 }
 
+/* While several listen, the first of them gets every connection; when it closes, the next. */
+static void first_takes_all(int fd)
+{
+    struct sock_filter first = BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog program = { .len = 1, .filter = &first };
+    /* Where the kernel cannot (gVisor), connections are shared out. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program));
+}
+
 static enum err_kind open_tcp(struct http_server *server, const char *address, struct listener *l,
                               struct err *err)
 {
@@ -248,6 +265,8 @@ static enum err_kind open_tcp(struct http_server *server, const char *address, s
     (void)setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (bind(l->fd, (struct sockaddr *)&sa, len) || listen(l->fd, BACKLOG))
         return err_sys(err, errno, "listen on %s", address);
+    if (server->config.reuse_port)
+        first_takes_all(l->fd);
     len = sizeof(sa);
     if (getsockname(l->fd, (struct sockaddr *)&sa, &len))
         return err_sys(err, errno, "getsockname");

@@ -36,7 +36,8 @@ struct http_server_config {
     uint32_t idle_ms;       /* between requests [75000] */
     size_t max_connections; /* [20000]; at the cap the longest idle one (or the oldest with an
                                incomplete head) makes room, else the newcomer is closed */
-    bool reuse_port;        /* SO_REUSEPORT, so that a standby can listen beside this one */
+    bool reuse_port;        /* SO_REUSEPORT: a standby can listen beside this one, and gets its
+                               connections once this one has stopped listening */
     bool allow_connect;     /* hand CONNECT and TRACE to on_request; else 405 by the server */
     /* required */
     http_request_fn *on_request;
