@@ -17,7 +17,8 @@ static const char STYLE[] =
     "body{margin:0;background:var(--b);color:var(--t);font:16px/1.5 system-ui,sans-serif}"
     "main{max-width:42rem;margin:0 auto;padding:2rem 1rem 3rem}"
     "h1{font-size:1.35rem;margin:0 0 .25rem;overflow-wrap:anywhere}"
-    "p{margin:.4rem 0;color:var(--m)}"
+    "h2{font-size:1rem;margin:0 0 .4rem}"
+    "p{margin:.4rem 0;color:var(--m);overflow-wrap:anywhere}"
     "section{background:var(--c);border:1px solid var(--l);border-radius:.6rem;padding:1rem;"
     "margin:1rem 0;overflow-x:auto}"
     ".price{font-size:2rem;font-weight:650;color:var(--t);margin:0}"
@@ -28,7 +29,8 @@ static const char STYLE[] =
     "dt{color:var(--m)}dd{margin:0;overflow-wrap:anywhere}"
     "table{border-collapse:collapse;width:100%}"
     "td,th{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid var(--l);"
-    "font-variant-numeric:tabular-nums}"
+    "font-variant-numeric:tabular-nums;font-weight:400}"
+    "td+td,th+th{text-align:right;padding-right:0}tr:last-child td{border-bottom:0}"
     "a{color:var(--a)}"
     "</style>";
 
