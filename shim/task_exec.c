@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "shim/caps.h"
 #include "shim/task.h"
 #include "shim/task_judge.h"
 
@@ -141,6 +142,21 @@ static const char **strings(const json_t *list)
     return out;
 }
 
+/* What the process may do: nothing, by every rule; in the program without rules what the caller
+ * asks, as runsc gives it (without a set of its own, an exec has the container's). */
+static CHECKED enum err_kind privileges(const struct exec *exec, struct control_exec *call,
+                                        struct err *err)
+{
+    call->no_new_privileges = true;
+    if (!exec->task->shim->conformance)
+        return ERR_OK;
+    call->no_new_privileges = json_is_true(json_object_get(exec->doc, "noNewPrivileges"));
+    const json_t *caps = json_object_get(exec->doc, "capabilities");
+    if (!json_is_object(caps))
+        caps = json_at(exec->task->spec, "/process/capabilities");
+    return caps_read(caps, &call->caps, err);
+}
+
 static CHECKED enum err_kind words_init(struct exec_words *words, const struct exec *exec,
                                         struct err *err)
 {
@@ -176,11 +192,10 @@ static CHECKED enum err_kind words_init(struct exec_words *words, const struct e
         .gid = (uint32_t)gid,
         .groups = words->groups,
         .n_groups = n,
-        .no_new_privileges = true,
         .terminal = exec->process.terminal,
         .fds = { -1, -1, -1 },
     };
-    return ERR_OK;
+    return privileges(exec, &words->call, err);
 }
 
 void exec_start_end(struct exec *exec, const struct err *err)
