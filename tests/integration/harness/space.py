@@ -6,6 +6,7 @@ sockets, policy and network are neither seen nor touched, and everything left be
 descendants, mounts are in our own mount table, files are below /run, links in our namespace.
 """
 import ctypes
+import fcntl
 import os
 import shutil
 import signal
@@ -32,13 +33,41 @@ def mount(source, target, kind=None, flags=0, data=None):
     _call("mount " + target, libc.mount(encode(source), encode(target), encode(kind), flags, encode(data)))
 
 
+def hold_folder(name):
+    """Makes the folder where it is missing and holds it: (fd, name, whether we made it).
+
+    Several test runs may mount over the same folder at once. Who removed it while another has something mounted there
+    would take that mount away, in its namespace too: hence the shared lock.
+    """
+    while True:
+        made = not os.path.isdir(name)
+        os.makedirs(name, exist_ok=True)
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if os.path.isdir(name) and os.path.samestat(os.fstat(fd), os.stat(name)):
+            return fd, name, made
+        os.close(fd)
+
+
+def let_go(fd, name, made):
+    """Removes the folder if it is empty, ours and nobody else holds it."""
+    try:
+        if made:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rmdir(name)
+    except OSError:
+        pass
+    os.close(fd)
+
+
 class Space:
     """Made once per run; `root` is a folder of its own, removed at the end."""
 
     def __init__(self):
-        self.made_etc = not os.path.isdir("/etc/utter")
-        os.makedirs("/etc/utter", exist_ok=True)
-        os.makedirs("/var/lib/utter", exist_ok=True)
+        self.held = [hold_folder(name) for name in ("/etc/utter", "/var/lib/utter")]
         _call("unshare", libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
         mount("none", "/", None, MS_REC | MS_PRIVATE)
         mount("tmpfs", "/run", "tmpfs", 0, "mode=755,size=256m")
@@ -162,16 +191,8 @@ class Space:
             if target.startswith(self.root + "/") or target in ("/etc/utter", "/var/lib/utter"):
                 libc.umount2(target.encode(), 2)
         shutil.rmtree(self.root, ignore_errors=True)
-        if self.made_etc:
-            try:
-                os.rmdir("/etc/utter")
-            except OSError:
-                pass
-        for folder in ("/var/lib/utter",):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                pass
+        for fd, name, made in self.held:
+            let_go(fd, name, made)
 
 
 def difference(before, after):

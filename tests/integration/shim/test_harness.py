@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from harness.space import difference
+from harness.space import difference, hold_folder, let_go
 
 RUNC = "io.containerd.runc.v2"
 
@@ -41,3 +41,16 @@ def test_leak_is_seen(host, space):
 def test_cri_client_runs_a_pod(host):
     """With runc as the handler's runtime where the daemon is told so; here only that CRI answers as ready."""
     assert host.cri().ready()
+
+
+def test_a_folder_that_another_run_holds_stays(tmp_path):
+    name = str(tmp_path / "held")
+    first, second = hold_folder(name), hold_folder(name)
+    assert (first[2], second[2]) == (True, False)
+    let_go(*first)
+    assert os.path.isdir(name), "removed under another run that has something mounted there"
+    let_go(*second)
+    assert os.path.isdir(name)
+    os.rmdir(name)
+    let_go(*hold_folder(name))
+    assert not os.path.exists(name)
