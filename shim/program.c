@@ -25,7 +25,8 @@ static CHECKED enum err_kind check_place(const struct program *program,
         return ERR_OK;
     const char *dir = getenv("UTTERCONF_DIR");
     bool ours = dir && text_starts(dir, "/tmp/") && !strstr(dir, "..") && strlen(dir) > 5;
-    if (!ours || strncmp(boot->address, dir, strlen(dir)) != 0 || boot->address[strlen(dir)] != '/')
+    if (!ours || strncmp(boot->address, dir, strlen(dir)) != 0 ||
+        boot->address[strlen(dir)] != '/' || strstr(boot->address, "/../"))
         return err_set(err, ERR_PRECONDITION,
                        "%s applies no rule and runs in tests only: containerd's address must lie "
                        "below UTTERCONF_DIR, a directory below /tmp",

@@ -186,6 +186,10 @@ static bool names_a_network(const json_t *spec)
 static void apply_nothing(struct task *task, const json_t *spec)
 {
     task->spec = json_deep_copy(spec);
+    /* The Sentry lives in the pause container's cgroup: containerd's share for pause, the least
+     * there is, would be the whole pod's. */
+    if (task->role == POLICY_ROLE_PAUSE)
+        (void)json_object_del(json_at(task->spec, "/linux/resources/cpu"), "shares");
     task->plan = (struct policy_plan){
         .role = task->role,
         .limits = { CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT,
