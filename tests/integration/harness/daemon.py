@@ -67,22 +67,26 @@ def cni_internal(folder):
 
 
 class Containerd:
-    """start(), stop(), kill9() and restart(); every shim it starts finds our programs first in PATH."""
+    """start(), stop(), kill9() and restart(); every shim it starts finds our programs first in PATH.
 
-    def __init__(self, space, binary, bin_dirs, runtime="io.containerd.utter.v1", name="c"):
+    address, network (a conflist) and env are for the tests that need others than ours.
+    """
+
+    def __init__(self, space, binary, bin_dirs, runtime="io.containerd.utter.v1", name="c", address=None, network=None,
+                 env=None):
         self.space, self.binary, self.name = space, binary, name
         self.ctr = os.path.join(os.path.dirname(binary), "ctr")
         self.version = self._version()
         self.root, self.state = space.path(name + "-root"), "/run/%s-state" % name
-        self.address = "/run/%s.sock" % name
+        self.address = address or "/run/%s.sock" % name
         self.cni, self.config = space.path(name + "-cni"), space.path(name + ".toml")
         self.log = space.path(name + ".log")
         self.process = None
         self.env = {"PATH": ":".join(bin_dirs + [os.path.dirname(binary), "/usr/sbin", "/usr/bin", "/sbin", "/bin"]),
-                    "HOME": "/root", "LC_ALL": "C.UTF-8"}
+                    "HOME": "/root", "LC_ALL": "C.UTF-8", **(env or {})}
         os.makedirs(self.cni, exist_ok=True)
         with open(os.path.join(self.cni, "10-internal.conflist"), "w") as f:
-            json.dump(cni_internal(space.path(name + "-ipam")), f)
+            json.dump(network or cni_internal(space.path(name + "-ipam")), f)
         text = CONFIG_V2 if self.version < (2, 0) else CONFIG_V3
         with open(self.config, "w") as f:
             f.write(text.format(root=self.root, state=self.state, address=self.address, opt=space.path("opt"),
