@@ -9,7 +9,6 @@ import images
 
 # What needs a public registry (the image service, not the shim) or is not on this runtime's path at all.
 LEFT_OUT = ("Image Manager", "Image Consistency", "Image Identifier Consistency", "Image Volume", "NRI")
-STREAMED = "\\[k8s.io\\] "
 
 
 def network(folder):
@@ -37,7 +36,7 @@ class Suite:
         for archive in images.write(self.folder):
             self.daemon.ctr_run("images", "import", archive, ns="k8s.io")
 
-    def run(self, focus=(), skip=(), timeout=1500):
+    def run(self, focus=(), skip=(), timeout=600):
         """{name: (state, why)} of every spec that critest did not leave out; state: passed, failed, skipped."""
         report, listed = os.path.join(self.folder, "report.json"), os.path.join(self.folder, "images.yaml")
         with open(listed, "w") as f:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import tarfile
 from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 E2E = "registry.k8s.io/e2e-test-images/"
@@ -23,9 +24,10 @@ http { access_log off; server { listen %d; root /www; } }
 """
 PASSWD = """root:x:0:0:root:/root:/bin/sh
 www-data:x:33:33:www-data:/www:/bin/sh
+nobody:x:65534:65534::/:/bin/false
 default-user:x:1000:1000::/home:/bin/sh
 """
-GROUP = "root:x:0:\nwww-data:x:33:\ndefault-user:x:1000:\n"
+GROUP = "root:x:0:\nwww-data:x:33:\nnogroup:x:65534:\ndefault-user:x:1000:\n"
 MORE_GROUPS = GROUP + "group-defined-in-image:x:50000:default-user\n"
 # busybox-static has no pgrep; critest asks for one by name only.
 PGREP = """#!/bin/sh
@@ -39,7 +41,10 @@ etc/nginx www""".split()
 
 def _make():
     path = os.path.join(os.path.dirname(os.path.dirname(HERE)), "image", "make")
-    return SourceFileLoader("utter_image_make", path).load_module()
+    loader = SourceFileLoader("utter_image_make", path)
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def _nnp(folder):

@@ -52,6 +52,7 @@ def short_of_floor(rows):
     return lines
 
 
+@pytest.mark.timeout(700)
 def test_floor(suite, request):
     """The short run: runtime info, pods, containers, logs, stats, exec and attach."""
     pair = pair_of(request.config)
@@ -68,7 +69,7 @@ def test_whole(suite, request):
     pair = pair_of(request.config)
     if not pair:
         pytest.skip("on the two full pairs only")
-    rows = suite.run()
+    rows = suite.run(timeout=1700)
     counts = {state: sum(row[0] == state for row in rows.values()) for state in ("passed", "failed", "skipped")}
     print("critest: %(passed)d passed, %(failed)d failed, %(skipped)d skipped" % counts)
     assert short_of_floor(rows) == []
