@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buf.h"
 #include "base/fs.h"
 #include "base/text.h"
 
@@ -82,6 +83,52 @@ static CHECKED enum err_kind check_tree(const json_t *value, struct err *err)
     return ERR_OK;
 }
 
+/* The number and the real that stands for it, as jansson prints that real. */
+static const char uint64_max[] = "18446744073709551615";
+static const char uint64_real[] = "1.8446744073709552e19";
+
+/* The next place where the token stands as a number of its own, outside strings; NULL if none. */
+static const char *find_number(const char *text, size_t len, const char *token)
+{
+    size_t n = strlen(token);
+    bool in_string = false;
+    for (size_t i = 0; i + n <= len; i++) {
+        if (in_string && text[i] == '\\') {
+            i++;
+        } else if (text[i] == '"') {
+            in_string = !in_string;
+        } else if (!in_string && text[i] == token[0] && memcmp(text + i, token, n) == 0) {
+            bool begins = i == 0 || !strchr("0123456789+-.eE", text[i - 1]);
+            bool ends = i + n == len || !strchr("0123456789.eE", text[i + n]);
+            if (begins && ends)
+                return text + i;
+        }
+    }
+    return NULL;
+}
+
+/* A copy of the text with every such token replaced; the caller frees. */
+static char *replace_number(const char *text, size_t *len, const char *from, const char *to)
+{
+    struct buf b;
+    buf_init(&b, SIZE_MAX / 2);
+    size_t left = *len;
+    for (const char *at = find_number(text, left, from); at; at = find_number(text, left, from)) {
+        buf_append(&b, text, (size_t)(at - text));
+        buf_append_str(&b, to);
+        left -= (size_t)(at - text) + strlen(from);
+        text = at + strlen(from);
+    }
+    buf_append(&b, text, left);
+    *len = b.len;
+    char *out = xstrndup(buf_cstr(&b), b.len);
+    buf_fini(&b);
+    return out;
+}
+
+static CHECKED enum err_kind load(const char *text, size_t len, size_t flags, json_t **out,
+                                  struct err *err);
+
 enum err_kind json_strict_load(const char *text, size_t len, size_t max, size_t flags, json_t **out,
                                struct err *err)
 {
@@ -91,6 +138,14 @@ enum err_kind json_strict_load(const char *text, size_t len, size_t max, size_t 
         return err_set(err, ERR_INVALID, "larger than %zu bytes", max);
     if (check_depth(text, len, err))
         return err->kind;
+    if (!(flags & JSON_TAKE_UINT64_MAX) || !memmem(text, len, uint64_max, strlen(uint64_max)))
+        return load(text, len, flags & ~JSON_TAKE_UINT64_MAX, out, err);
+    char *changed CLEANUP_FREE = replace_number(text, &len, uint64_max, uint64_real);
+    return load(changed, len, flags & ~JSON_TAKE_UINT64_MAX, out, err);
+}
+
+static enum err_kind load(const char *text, size_t len, size_t flags, json_t **out, struct err *err)
+{
     json_error_t fault;
     json_t *root CLEANUP_JSON =
         json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK | flags, &fault);
@@ -235,5 +290,10 @@ char *json_canonical(const json_t *value)
     char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
     if (!text)
         abort();
-    return text;
+    size_t len = strlen(text);
+    if (!memmem(text, len, uint64_real, strlen(uint64_real)))
+        return text;
+    char *changed = replace_number(text, &len, uint64_real, uint64_max);
+    free(text);
+    return changed;
 }

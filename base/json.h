@@ -6,8 +6,10 @@
  * range, data after the value. Go's decoder is case-insensitive and takes the last duplicate; runsc
  * is Go: a document that two readers read differently is an attack, not a style.
  *
- * Integers beyond int64 are refused, 18446744073709551615 (how "unlimited" is written in rlimits)
- * included: the parser has no exact form for them.
+ * Integers beyond int64 are refused: the parser has no exact form for them. One of them has a
+ * meaning, 18446744073709551615, how "unlimited" is written in rlimits: with JSON_TAKE_UINT64_MAX
+ * it is the real number JSON_UINT64_MAX (no integer, so whoever asks for one still refuses it), and
+ * json_canonical() writes it as it was.
  */
 #pragma once
 
@@ -20,6 +22,8 @@
 #include "base/own.h"
 
 #define JSON_DEPTH_MAX 64
+#define JSON_TAKE_UINT64_MAX ((size_t)1 << 30) /* a flag of json_strict_load(), ours alone */
+#define JSON_UINT64_MAX 18446744073709551616.0
 #define JSON_SIZE_MAX (1024 * 1024)
 
 static inline void json_cleanup_(json_t **j)
@@ -29,7 +33,7 @@ static inline void json_cleanup_(json_t **j)
 #define CLEANUP_JSON CLEANUP(json_cleanup_)
 
 /* Parses text into a new reference, the caller's. ERR_INVALID names the fault and its line:column
- * or key. `flags` 0, or JSON_DECODE_ANY to accept a bare scalar. */
+ * or key. `flags` 0, JSON_DECODE_ANY to accept a bare scalar, JSON_TAKE_UINT64_MAX. */
 CHECKED enum err_kind json_strict_load(const char *text, size_t len, size_t max, size_t flags,
                                        json_t **out, struct err *err);
 

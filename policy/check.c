@@ -98,10 +98,14 @@ void policy_check_update(const json_t *resources, const struct policy_limits *in
         return;
     const json_t *cpu = json_object_get(resources, "cpu");
     *wanted = *in_force;
+    wanted->cpu_shares = 0;
     if (run.context.role == POLICY_ROLE_WORKLOAD)
         return; /* the sandbox's limits stay the pod's */
     wanted->memory =
         kept(member_int(json_object_get(resources, "memory"), "limit", 0), in_force->memory);
     wanted->cpu_quota = kept(member_int(cpu, "quota", 0), in_force->cpu_quota);
     wanted->cpu_period = kept(member_int(cpu, "period", 0), in_force->cpu_period);
+    int64_t shares = member_int(cpu, "shares", 0);
+    if (shares > 0 && wanted->cpu_period > 0)
+        wanted->cpu_shares = shares_within(shares, wanted->cpu_quota, wanted->cpu_period);
 }

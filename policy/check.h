@@ -92,6 +92,8 @@ int64_t spec_cpu_quota(const json_t *spec);
 int64_t spec_cpu_period(const json_t *spec);
 /* The pod's CPU shares of a pause container, 0 if there are none. */
 int64_t spec_sandbox_shares(const json_t *spec);
+/* A weight over what the quota is worth only serves to push others aside. */
+int64_t shares_within(int64_t asked, int64_t quota, int64_t period);
 
 /* ---- the checks, by topic; each is named by the row of rules.c that points to it --------- */
 
@@ -138,6 +140,7 @@ void check_masked_paths(struct policy_check_run *run);
 
 void check_memory(struct policy_check_run *run);
 void check_cpu(struct policy_check_run *run);
+void check_cpuset(struct policy_check_run *run);
 void check_pids(struct policy_check_run *run);
 void check_unified(struct policy_check_run *run);
 void check_cgroups_path(struct policy_check_run *run);

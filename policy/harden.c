@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "policy/nerdctl.h"
+#include "policy/rlimit.h"
 
 /* Two threads of the sandbox for a guest process are the rule, but current runsc has up to 4.9 for
  * each while an endless fork bomb runs (children fork, nobody reaps), and a sandbox that is refused
@@ -20,7 +21,7 @@ static int64_t asked_nofile(const json_t *spec, int64_t max)
     const json_t *rlimits = json_at(spec, "/process/rlimits");
     for (size_t i = 0; i < json_array_size(rlimits); i++) {
         const json_t *rlimit = json_array_get(rlimits, i);
-        int64_t hard = member_int(rlimit, "hard", max);
+        int64_t hard = rlimit_value(rlimit, "hard");
         if (strcmp(member_str(rlimit, "type"), "RLIMIT_NOFILE") == 0 && hard > 0)
             return hard < max ? hard : max;
     }

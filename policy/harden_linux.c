@@ -42,10 +42,9 @@ static struct policy_limits own_limits(const struct harden *harden)
     return limits;
 }
 
-/* A weight over what the quota is worth only serves to push others aside. */
-static int64_t shares_for(int64_t asked, const struct policy_limits *limits)
+int64_t shares_within(int64_t asked, int64_t quota, int64_t period)
 {
-    int64_t worth = limits->cpu_quota * 1024 / limits->cpu_period;
+    int64_t worth = quota * 1024 / period;
     worth = worth < 2 ? 2 : worth;
     return asked < worth ? asked : worth;
 }
@@ -74,7 +73,8 @@ static void harden_resources(struct harden *harden, json_t *resources)
     if (spec_sandbox_shares(harden->spec))
         shares = spec_sandbox_shares(harden->spec);
     if (shares)
-        set_number(harden, cpu, at_cpu, "shares", shares_for(shares, &limits));
+        set_number(harden, cpu, at_cpu, "shares",
+                   shares_within(shares, limits.cpu_quota, limits.cpu_period));
     else
         json_object_del(cpu, "shares");
     set_number(harden, object_in(resources, "pids"), "/linux/resources/pids", "limit",

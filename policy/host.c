@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "policy/bind.h"
+#include "policy/cpuset.h"
 #include "policy/nerdctl.h"
 
 static void check_source(struct policy_report *report, size_t i, const struct mount_view *mount,
@@ -79,6 +81,32 @@ static void check_cgroup(const json_t *spec, struct policy_report *report)
     }
 }
 
+static void check_set(const json_t *spec, const char *key, const char *online,
+                      struct policy_report *report)
+{
+    const char *asked = member_str(json_at(spec, "/linux/resources/cpu"), key);
+    char *text CLEANUP_FREE = NULL;
+    struct cpuset want;
+    struct cpuset have;
+    struct err err;
+    if (!*asked || !cpuset_parse(asked, &want)) /* not asked for, or refused as text */
+        return;
+    if (fs_read(online, 4096, &text, NULL, &err) || !cpuset_parse(text, &have)) {
+        policy_report_add(report, "cpuset", "/linux/resources/cpu", "%s cannot be read", online);
+        return;
+    }
+    text[strcspn(text, "\n")] = 0;
+    if (!cpuset_within(&want, &have))
+        policy_report_add(report, "cpuset", at("/linux/resources/cpu/%s", key).s,
+                          "%s is \"%s\", this host has %s", key, asked, text);
+}
+
+void policy_check_cpuset(const json_t *spec, struct policy_report *report)
+{
+    check_set(spec, "cpus", "/sys/devices/system/cpu/online", report);
+    check_set(spec, "mems", "/sys/devices/system/node/online", report);
+}
+
 void policy_check_host(const json_t *spec, const struct policy_context *context,
                        const struct policy_config *config, struct policy_report *report)
 {
@@ -89,4 +117,5 @@ void policy_check_host(const json_t *spec, const struct policy_context *context,
     check_hook_program(spec, config, report);
     check_netns(spec, report);
     check_cgroup(spec, report);
+    policy_check_cpuset(spec, report);
 }

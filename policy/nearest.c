@@ -249,6 +249,7 @@ static const struct {
     { "cwd", mend_cwd },
     { "terminal", mend_terminal },
     { "rlimits", remove_at },
+    { "cpuset", remove_at },
     { "hostname", remove_at },
     { "env-form", remove_at },
     { "env-name", remove_at },

@@ -107,6 +107,7 @@ struct policy_limits {
     int64_t memory;     /* bytes; swap is always equal */
     int64_t cpu_quota;  /* microseconds */
     int64_t cpu_period; /* microseconds */
+    int64_t cpu_shares; /* asked for by an update, 0: not; a create's are in the spec alone */
     int64_t pids;       /* N: what RLIMIT_NPROC says inside the guest */
     int64_t host_pids;  /* 8·N·U + 64: pids.max of the sandbox's cgroup */
     int64_t nofile;
@@ -273,6 +274,10 @@ json_t *policy_harden(const json_t *spec, const struct policy_context *context,
  * system, say) is still in it: check it again. */
 json_t *policy_nearest(const json_t *spec, const struct policy_context *context,
                        const struct policy_config *config, struct policy_changes *changes);
+
+/* The CPUs and memory nodes that a spec names are this host's. Part of policy_check_host(), and
+ * what the shim asks at Create. */
+void policy_check_cpuset(const json_t *spec, struct policy_report *report);
 
 /* What the machine at hand can say of a spec before it is started: bind sources, hook program,
  * network namespace, cgroup. Touches the file system; the shim does the same with file descriptors

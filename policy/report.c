@@ -107,7 +107,7 @@ json_t *policy_document_parse(const char *text, size_t len, struct policy_report
 {
     json_t *tree = NULL;
     struct err err = { 0 };
-    if (json_strict_load(text, len, JSON_SIZE_MAX, 0, &tree, &err)) {
+    if (json_strict_load(text, len, JSON_SIZE_MAX, JSON_TAKE_UINT64_MAX, &tree, &err)) {
         policy_report_add(report, "json", "", "%s", err.msg);
         return NULL;
     }

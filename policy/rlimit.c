@@ -2,12 +2,24 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "policy/check.h"
 
 bool rlimit_is_ours(const char *type)
 {
     return strcmp(type, "RLIMIT_NPROC") == 0 || strcmp(type, "RLIMIT_NOFILE") == 0 ||
            strcmp(type, "RLIMIT_CORE") == 0;
+}
+
+bool rlimit_is_unlimited(const json_t *value)
+{
+    return json_is_real(value) && json_real_value(value) == JSON_UINT64_MAX;
+}
+
+int64_t rlimit_value(const json_t *rlimit, const char *key)
+{
+    return rlimit_is_unlimited(json_object_get(rlimit, key)) ? INT64_MAX
+                                                             : member_int(rlimit, key, -1);
 }
 
 static json_t *rlimit_new(const char *type, int64_t soft, int64_t hard)

@@ -427,6 +427,17 @@ static const struct policy_rule rules[] = {
         .check = check_cpu,
     },
     {
+        .id = "cpuset",
+        .at = "/linux/resources/cpu/cpus",
+        .required = "CPUs and memory nodes, if given, by numbers that this host has.",
+        .why = "The kernel refuses others when the sandbox is half made.",
+        .fix_nerdctl = "leave out --cpuset-cpus and --cpuset-mems",
+        .fix_ctr = "leave out linux.resources.cpu.cpus and .mems",
+        .fix_pod = "leave out linux.resources.cpu.cpus and .mems",
+        .surfaces = CREATE | UPDATE | HOST,
+        .check = check_cpuset,
+    },
+    {
         .id = "pids",
         .at = "/linux/resources/pids/limit",
         .required = "A pids limit, if given, from 8 to the operator's maximum; absent is the "
@@ -451,9 +462,10 @@ static const struct policy_rule rules[] = {
         .id = "update",
         .at = "/",
         .required =
-            "An update keeps the pids limit, stays within its pod and above what is in use.",
+            "An update changes memory limit, CPU quota, period and shares, within its pod and "
+            "above what is in use; nothing else.",
         .why = "A running guest's process limit cannot change; a limit below use kills or is "
-               "ignored.",
+               "ignored; an update that is not applied must not look as if it were.",
         FIX_ALL("create the container anew with other limits"),
         .surfaces = UPDATE | HOST,
         .check = check_update,

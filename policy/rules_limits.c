@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "policy/cpuset.h"
 #include "policy/schema.h"
 
 #define MEMORY_MIN (32 * 1024 * 1024)
@@ -115,16 +116,23 @@ static void check_cpu_value(struct policy_check_run *run, int64_t quota, int64_t
 
 static void check_cpu_rest(struct policy_check_run *run, const json_t *cpu)
 {
-    static const char *const sets[] = { "cpus", "mems" };
     int64_t shares = member_int(cpu, "shares", 0);
     if (shares && (shares < 2 || shares > 262144))
         policy_find(run, at("%s/cpu/shares", run->resources_at).s, "CPU shares are %lld",
                     (long long)shares);
+}
+
+/* Which of them this host has is found by policy_check_cpuset(). */
+void check_cpuset(struct policy_check_run *run)
+{
+    static const char *const sets[] = { "cpus", "mems" };
+    const json_t *cpu = json_object_get(run->resources, "cpu");
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
-        const char *set = member_str(cpu, sets[i]);
-        if (set[strspn(set, "0123456789,-")] || strlen(set) > 255)
-            policy_find(run, at("%s/cpu/%s", run->resources_at, sets[i]).s, "%s is \"%s\"", sets[i],
-                        set);
+        const char *text = member_str(cpu, sets[i]);
+        struct cpuset set;
+        if (*text && (!cpuset_parse(text, &set) || strchr(text, '\n')))
+            policy_find(run, at("%s/cpu/%s", run->resources_at, sets[i]).s,
+                        "%s is \"%s\", which is no list like 0-1,3", sets[i], text);
     }
 }
 
@@ -187,9 +195,36 @@ void check_unified(struct policy_check_run *run)
 /* ---- update ------------------------------------------------------------------------------------
  */
 
+/* What the shim does not change in a running sandbox: to answer such an update with success would
+ * be a lie. */
+static void check_unchangeable(struct policy_check_run *run)
+{
+    static const struct {
+        const char *object;
+        const char *key;
+    } fields[] = {
+        { "cpu", "cpus" },
+        { "cpu", "mems" },
+        { "memory", "reservation" },
+        { "memory", "swappiness" },
+        { "memory", "useHierarchy" },
+        { "unified", "memory.high" },
+        { "unified", "memory.min" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const json_t *object = json_object_get(run->resources, fields[i].object);
+        const json_t *value = json_object_get(object, fields[i].key);
+        if (value && !json_is_empty(value))
+            policy_find(run, at("/%s/%s", fields[i].object, fields[i].key).s,
+                        "%s.%s cannot change while the container runs", fields[i].object,
+                        fields[i].key);
+    }
+}
+
 /* On top of memory, cpu and pids: what a running sandbox cannot take. */
 void check_update(struct policy_check_run *run)
 {
+    check_unchangeable(run);
     const struct policy_limits *force = run->in_force;
     int64_t pids = member_int(json_object_get(run->resources, "pids"), "limit", force->pids);
     int64_t memory = member_int(json_object_get(run->resources, "memory"), "limit", 0);

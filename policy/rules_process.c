@@ -155,9 +155,9 @@ static void check_rlimit(struct policy_check_run *run, const json_t *rlimits, si
     struct at here = at("%s/rlimits/%zu", run->process_at, i);
     if (!rlimit_is_known(type))
         policy_find(run, here.s, "unknown limit \"%s\"", type);
-    else if (member_int(rlimit, "soft", -1) < 0 || member_int(rlimit, "hard", -1) < 0)
+    else if (rlimit_value(rlimit, "soft") < 0 || rlimit_value(rlimit, "hard") < 0)
         policy_find(run, here.s, "%s without a soft and a hard value", type);
-    else if (member_int(rlimit, "soft", 0) > member_int(rlimit, "hard", 0))
+    else if (rlimit_value(rlimit, "soft") > rlimit_value(rlimit, "hard"))
         policy_find(run, here.s, "%s has a soft limit over its hard one", type);
     else if (run->context.role != POLICY_ROLE_SINGLE && !rlimit_is_ours(type))
         policy_find(run, here.s, "%s in a pod, whose containers share one set", type);

@@ -54,7 +54,22 @@ void check_rootfs_type(struct policy_check_run *run)
     }
 }
 
-/* Strictly below <containerd root>/io.containerd.snapshotter.v1.NAME or a configured root. */
+/* /snapshots/N, or below it; btrfs parts them by what they are. The folder of all of them is every
+ * other container's too. */
+static bool is_one_snapshot(const char *rest)
+{
+    static const char *const folders[] = { "/snapshots/", "/active/", "/view/" };
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        size_t n = strlen(folders[i]);
+        size_t digits = text_starts(rest, folders[i]) ? strspn(rest + n, "0123456789") : 0;
+        if (digits > 0 && (rest[n + digits] == 0 || rest[n + digits] == '/'))
+            return true;
+    }
+    return false;
+}
+
+/* One snapshot of <containerd root>/io.containerd.snapshotter.v1.NAME, or strictly below a
+ * configured root and not its folder of all snapshots. */
 static bool source_is_allowed(const struct policy_check_run *run, const char *path)
 {
     static const char plugin[] = "/io.containerd.snapshotter.v1.";
@@ -65,10 +80,11 @@ static bool source_is_allowed(const struct policy_check_run *run, const char *pa
     if (strncmp(path, root, n) == 0 && text_starts(path + n, plugin)) {
         const char *name = path + n + strlen(plugin);
         size_t k = strcspn(name, "/");
-        return k > 0 && name[k] == '/' && name[k + 1];
+        return k > 0 && is_one_snapshot(name + k);
     }
     for (char **dir = run->config->snapshotter_roots; dir && *dir; dir++) {
-        if (path_below(path, *dir) && strcmp(path, *dir) != 0)
+        const char *rest = path_below(path, *dir) ? path + strlen(*dir) : "";
+        if (*rest && strcmp(rest, "/snapshots") != 0)
             return true;
     }
     return false;

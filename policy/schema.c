@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "policy/rlimit.h"
+
 static const struct schema_field *find(const struct schema_field *table, const char *name, size_t n)
 {
     for (; table && table->name; table++) {
@@ -66,6 +68,8 @@ static const char *shape_words(enum schema_shape shape)
         return "an integer";
     case SHAPE_UINT:
         return "an integer from 0 up";
+    case SHAPE_RLIMIT:
+        return "an integer from 0 up or 18446744073709551615";
     case SHAPE_STRINGS:
         return "an array of strings";
     case SHAPE_UINTS:
@@ -133,6 +137,8 @@ static bool shape_fits(enum schema_shape shape, const json_t *value)
         return json_is_integer(value);
     case SHAPE_UINT:
         return is_uint(value);
+    case SHAPE_RLIMIT:
+        return is_uint(value) || rlimit_is_unlimited(value);
     case SHAPE_STRINGS:
         return array_is(value, is_string);
     case SHAPE_UINTS:

@@ -14,6 +14,7 @@ enum schema_shape {
     SHAPE_BOOL,
     SHAPE_INT,     /* any int64 */
     SHAPE_UINT,    /* 0 … int64 max */
+    SHAPE_RLIMIT,  /* the same, or 18446744073709551615 for unlimited */
     SHAPE_STRINGS, /* array of strings */
     SHAPE_UINTS,   /* array of SHAPE_UINT */
     SHAPE_MAP,     /* object of strings */

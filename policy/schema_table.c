@@ -27,8 +27,8 @@ static const struct schema_field capabilities[] = {
 
 static const struct schema_field rlimit[] = {
     { "type", SHAPE_STRING, HOW_CHECKED, "rlimits", NULL },
-    { "hard", SHAPE_UINT, HOW_CHECKED, "rlimits", NULL },
-    { "soft", SHAPE_UINT, HOW_CHECKED, "rlimits", NULL },
+    { "hard", SHAPE_RLIMIT, HOW_CHECKED, "rlimits", NULL },
+    { "soft", SHAPE_RLIMIT, HOW_CHECKED, "rlimits", NULL },
     END,
 };
 
@@ -121,8 +121,8 @@ static const struct schema_field cpu[] = {
     { "period", SHAPE_UINT, HOW_CHECKED, "cpu", NULL },
     { "realtimeRuntime", SHAPE_INT, HOW_EMPTY, "cpu", NULL },
     { "realtimePeriod", SHAPE_UINT, HOW_EMPTY, "cpu", NULL },
-    { "cpus", SHAPE_STRING, HOW_CHECKED, "cpu", NULL },
-    { "mems", SHAPE_STRING, HOW_CHECKED, "cpu", NULL },
+    { "cpus", SHAPE_STRING, HOW_CHECKED, "cpuset", NULL },
+    { "mems", SHAPE_STRING, HOW_CHECKED, "cpuset", NULL },
     { "idle", SHAPE_INT, HOW_EMPTY, "cpu", NULL },
     END,
 };

@@ -95,7 +95,7 @@ enum err_kind bundle_load_spec(const char *path, json_t **out, struct err *err)
     char *text CLEANUP_FREE = NULL;
     size_t len = 0;
     enum err_kind kind = bundle_read_spec(path, &text, &len, err);
-    return kind ? kind : json_strict_load(text, len, JSON_SIZE_MAX, 0, out, err);
+    return kind ? kind : json_strict_load(text, len, JSON_SIZE_MAX, JSON_TAKE_UINT64_MAX, out, err);
 }
 
 static void digest(const char *address, const char *ns, const char *group, char hex[65])

@@ -107,6 +107,7 @@ struct cgroup_limits {
     int64_t pids;
     int64_t cpu_quota;
     int64_t cpu_period;
+    int64_t cpu_shares; /* 2 to 262144, for cgroup_update() alone; 0: not stated, never read */
 };
 
 CHECKED enum err_kind cgroup_read_limits(const struct cgroup_set *set, struct cgroup_limits *out,

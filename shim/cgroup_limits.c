@@ -161,7 +161,7 @@ struct change {
     char new[64];
 };
 
-#define CHANGES_MAX 4
+#define CHANGES_MAX 5
 
 struct changes {
     struct change list[CHANGES_MAX];
@@ -218,6 +218,24 @@ static void plan_cpu(struct changes *c, const struct cgroup_set *set,
         change(c, set->cpu, "cpu.cfs_period_us", "%" PRId64, period);
     if (quota != have->cpu_quota)
         change(c, set->cpu, "cpu.cfs_quota_us", "%" PRId64, quota);
+}
+
+static const char *shares_file(const struct cgroup_set *set)
+{
+    return is_v2(set) ? "cpu.weight" : "cpu.shares";
+}
+
+/* v2 has 1 to 10000 for v1's 2 to 262144; the same line that OCI runtimes draw. */
+static int64_t shares_value(const struct cgroup_set *set, int64_t shares)
+{
+    return is_v2(set) ? 1 + (shares - 2) * 9999 / 262142 : shares;
+}
+
+static void plan_shares(struct changes *c, const struct cgroup_set *set,
+                        const struct cgroup_limits *want)
+{
+    if (want->cpu_shares > 0)
+        change(c, set->cpu, shares_file(set), "%" PRId64, shares_value(set, want->cpu_shares));
 }
 
 static void put_back(const struct changes *c, size_t n)
@@ -290,6 +308,14 @@ static enum err_kind read_back(const struct cgroup_set *set, const struct cgroup
     whole.memory_swap = whole.memory;
     buf_init(&b, 900);
     compare_limits(&b, &whole, &now);
+    if (want->cpu_shares > 0) {
+        int64_t shares = 0;
+        if (cgroup_read_number(set->cpu, shares_file(set), &shares, err)) {
+            buf_fini(&b);
+            return err->kind;
+        }
+        compare(&b, "cpu shares", shares_value(set, want->cpu_shares), shares);
+    }
     return judged(&b, "update did not take", err);
 }
 
@@ -308,6 +334,7 @@ enum err_kind cgroup_update(const struct cgroup_set *set, const struct cgroup_li
         plan_memory_v1(&c, set, want->memory, &have);
     }
     plan_cpu(&c, set, want, &have);
+    plan_shares(&c, set, want);
     if (apply(&c, err))
         return err->kind;
     if (read_back(set, want, err)) {

@@ -35,7 +35,14 @@ static void on_resumed(void *arg, const struct err *err)
 {
     struct task *task = arg;
     struct err why = *err;
-    if (!why.kind && task_step(&task->process.state, TASK_RESUME, &why) == ERR_OK)
+    /* Killed while it was paused, it may have ended by now: it was resumed all the same, and has
+     * nothing left to be told of but its exit. */
+    bool ended = task->process.state == TASK_STOPPED || !sandbox_alive(task->sandbox);
+    if (ended && why.kind)
+        (void)err_set(&why, ERR_NOT_FOUND, "process already finished");
+    else if (ended)
+        log_info("resumed_and_ended", log_str("id", task->id));
+    else if (!why.kind && task_step(&task->process.state, TASK_RESUME, &why) == ERR_OK)
         events_resumed(task->shim->events, task->id);
     task_end(task, &why);
 }
@@ -78,6 +85,7 @@ static CHECKED enum err_kind apply_update(struct task *task, const struct policy
         .pids = CGROUP_ABSENT,
         .cpu_quota = wanted->cpu_quota,
         .cpu_period = wanted->cpu_period,
+        .cpu_shares = wanted->cpu_shares,
     };
     enum err_kind kind = cgroup_update(sandbox->cgroup, &limits, err);
     if (kind)

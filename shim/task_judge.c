@@ -158,6 +158,7 @@ static CHECKED enum err_kind apply_policy(struct task *task, const json_t *spec,
     policy_check(spec, &context, config, report);
     judge_stdio(request, spec, &context, config, report);
     judge_hooks(spec, config, report);
+    policy_check_cpuset(spec, report);
     enum err_kind kind = policy_report_err(report, err);
     if (kind)
         return kind;

@@ -73,12 +73,39 @@ static void test_canonical(void **state)
     assert_string_equal(text, "{\"a\":[true,null],\"b\":1}");
 }
 
+static void test_uint64_max(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\":18446744073709551615, \"b\":[18446744073709551615],"
+                               "\"c\":\"18446744073709551615 \\\"18446744073709551615\"}";
+    json_t *tree = NULL;
+    struct err err = { 0 };
+    assert_int_equal(json_strict_load(text, strlen(text), 4096, 0, &tree, &err), ERR_INVALID);
+    assert_int_equal(json_strict_load(text, strlen(text), 4096, JSON_TAKE_UINT64_MAX, &tree, &err),
+                     ERR_OK);
+    assert_false(json_is_integer(json_object_get(tree, "a")));
+    assert_true(json_real_value(json_object_get(tree, "a")) == JSON_UINT64_MAX);
+    int64_t n = 7;
+    assert_int_equal(json_get_int(tree, "a", true, 0, INT64_MAX, &n, &err), ERR_INVALID);
+    char *out CLEANUP_FREE = json_canonical(tree);
+    assert_string_equal(out, "{\"a\":18446744073709551615,\"b\":[18446744073709551615],"
+                             "\"c\":\"18446744073709551615 \\\"18446744073709551615\"}");
+    json_decref(tree);
+    /* only this number, and only whole */
+    static const char *const others[] = { "[18446744073709551616]", "[184467440737095516150]",
+                                          "[118446744073709551615]", "[-18446744073709551615]" };
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_int_equal(
+            json_strict_load(others[i], strlen(others[i]), 4096, JSON_TAKE_UINT64_MAX, &tree, &err),
+            ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_accepts),
-        cmocka_unit_test(test_depth),     cmocka_unit_test(test_pointer),
-        cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_uint64_max), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_accepts),    cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_pointer),    cmocka_unit_test(test_canonical),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

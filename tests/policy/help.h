@@ -31,7 +31,8 @@ static inline json_t *parse(const char *text)
 {
     json_t *tree = NULL;
     struct err err;
-    if (json_strict_load(text, strlen(text), JSON_SIZE_MAX, JSON_DECODE_ANY, &tree, &err))
+    if (json_strict_load(text, strlen(text), JSON_SIZE_MAX, JSON_DECODE_ANY | JSON_TAKE_UINT64_MAX,
+                         &tree, &err))
         fail_msg("%s: %s", text, err.msg);
     return tree;
 }

@@ -124,6 +124,15 @@ static void test_update(void **state)
         { "{\"devices\":[{\"allow\":true,\"access\":\"rwm\"}]}", "devices" },
         { "{\"blockIO\":{\"weight\":10}}", "field" },
         { "{\"Memory\":{\"limit\":0}}", "schema" },
+        { "{\"cpu\":{\"cpus\":\"0\"}}", "update" },
+        { "{\"cpu\":{\"mems\":\"0\"}}", "update" },
+        { "{\"cpu\":{\"cpus\":\"\",\"mems\":\"\"}}", "" },
+        { "{\"memory\":{\"reservation\":67108864}}", "update" },
+        { "{\"memory\":{\"swappiness\":10}}", "update" },
+        { "{\"memory\":{\"useHierarchy\":true}}", "update" },
+        { "{\"unified\":{\"memory.high\":\"67108864\"}}", "update" },
+        { "{\"unified\":{\"memory.oom.group\":\"1\",\"memory.swap.max\":\"0\"}}", "" },
+        { "{\"hugepageLimits\":[{\"pageSize\":\"2MB\",\"limit\":1}]}", "field" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         expect_update(cases[i].resources, POLICY_ROLE_SINGLE, cases[i].rules, NULL);
@@ -143,6 +152,13 @@ static void test_update_wanted(void **state)
     assert_int_equal(wanted.memory, 134217728);
     assert_int_equal(wanted.cpu_quota, 20000);
     assert_int_equal(wanted.cpu_period, 200000);
+    /* Shares are applied, up to what the quota is worth; half a CPU is 512. */
+    expect_update("{\"cpu\":{\"shares\":100}}", POLICY_ROLE_SINGLE, "", &wanted);
+    assert_int_equal(wanted.cpu_shares, 100);
+    expect_update("{\"cpu\":{\"shares\":262144}}", POLICY_ROLE_SINGLE, "", &wanted);
+    assert_int_equal(wanted.cpu_shares, 512);
+    expect_update("{\"memory\":{\"limit\":67108864}}", POLICY_ROLE_SINGLE, "", &wanted);
+    assert_int_equal(wanted.cpu_shares, 0);
     /* In a pod the sandbox's limits stay the pod's. */
     expect_update("{\"memory\":{\"limit\":67108864}}", POLICY_ROLE_WORKLOAD, "", &wanted);
     assert_int_equal(wanted.memory, 134217728);
@@ -162,7 +178,7 @@ static void test_json(void **state)
         "{\"root\":{\"readonly\":true,\"readonly\":false}}",
         "{\"process\":{\"user\":{\"uid\":1000}},\"Process\":{\"user\":{\"uid\":0}}}",
         "{\"a\":\"\\u0000\"}",
-        "{\"a\":18446744073709551615}",
+        "{\"a\":18446744073709551616}",
         "{\"a\":NaN}",
         "\xef\xbb\xbf{}",
     };

@@ -72,6 +72,23 @@ static void test_sources(void **state)
     }
 }
 
+static void test_cpus_of_this_host(void **state)
+{
+    (void)state;
+    struct policy_config *config CLEANUP(policy_config_freep) = config_with("/usr/bin/env");
+    static const struct {
+        const char *key, *set, *rules;
+    } cases[] = { { "/linux/resources/cpu/cpus", "\"0\"", "" },
+                  { "/linux/resources/cpu/cpus", "\"0-8191\"", "cpuset" },
+                  { "/linux/resources/cpu/mems", "\"0\"", "" },
+                  { "/linux/resources/cpu/mems", "\"0,4095\"", "cpuset" } };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *spec CLEANUP_JSON = spec_with(dir);
+        set_at(spec, cases[i].key, cases[i].set);
+        expect_host(spec, config, cases[i].rules);
+    }
+}
+
 /* A hosts file with a second link may be anybody's file. */
 static void test_tool_file(void **state)
 {
@@ -133,9 +150,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sources),
-        cmocka_unit_test(test_tool_file),
-        cmocka_unit_test(test_hook_program),
+        cmocka_unit_test(test_sources),           cmocka_unit_test(test_cpus_of_this_host),
+        cmocka_unit_test(test_tool_file),         cmocka_unit_test(test_hook_program),
         cmocka_unit_test(test_network_namespace),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -15,6 +15,7 @@ static bool type_fits(const struct schema_field *row, const char *type)
         return strcmp(type, "boolean") == 0;
     case SHAPE_INT:
     case SHAPE_UINT:
+    case SHAPE_RLIMIT:
         return strcmp(type, "integer") == 0;
     case SHAPE_STRINGS:
         return strcmp(type, "array") == 0 || strcmp(type, "string") == 0;

@@ -118,7 +118,7 @@ static const struct cgroup_limits standard = { .memory = 134217728,
                                                .cpu_quota = 50000,
                                                .cpu_period = 100000 };
 static const struct cgroup_limits none = { CGROUP_ABSENT, CGROUP_ABSENT, CGROUP_ABSENT,
-                                           CGROUP_ABSENT, CGROUP_ABSENT };
+                                           CGROUP_ABSENT, CGROUP_ABSENT, 0 };
 
 static void test_v2_verify(void **state)
 {

@@ -91,6 +91,32 @@ def test_pause_holds_and_a_paused_container_can_be_killed(host):
     assert task.wait(20) == 137
 
 
+def test_resume_of_a_task_that_was_signalled_while_paused(host):
+    """The signal acts after the resume; the resume is no error, however fast the process ends."""
+    for _ in range(5):
+        task = host.task(["/bin/sh", "-c", "trap 'exit 42' TERM; echo ready; while true; do sleep 0.01; done"]).create().start()
+        until(lambda: b"ready" in task.out.data, 20, "ready")
+        task.client.task("Pause", task.ref())
+        killer = threading.Thread(target=lambda: task.kill(15))
+        killer.start()
+        task.client.task("Resume", task.ref())
+        assert task.wait(20) == 42
+        killer.join(20)
+
+
+def test_resume_of_a_task_that_was_killed_while_paused(host):
+    """SIGKILL does not wait for the resume: what is left to say is that there is nothing to resume."""
+    task = host.task(["/bin/sleep", "600"]).create().start()
+    task.client.task("Pause", task.ref())
+    task.kill(9)
+    try:
+        task.client.task("Resume", task.ref())
+    except grpc.RpcError as error:
+        assert error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION), error.details()
+        assert "runsc" not in error.details(), error.details()
+    assert task.wait(20) == 137
+
+
 def test_a_handled_signal_is_the_programs_own(host):
     task = host.task(["/bin/sh", "-c", "trap 'exit 42' TERM; echo ready; while true; do sleep 0.1; done"])
     task.create().start()

@@ -111,12 +111,35 @@ def test_update_takes_effect_and_holds_the_policy(host):
         assert open(path).read().strip() == str(160 << 20)
         path = "/sys/fs/cgroup/cpu/%s/%s/cpu.cfs_quota_us" % (host.namespace, task.id)
         assert open(path).read().strip() == "25000"
+    task.update({"cpu": {"shares": 100}})
+    if os.path.isdir("/sys/fs/cgroup/memory"):
+        path = "/sys/fs/cgroup/cpu/%s/%s/cpu.shares" % (host.namespace, task.id)
+        assert open(path).read().strip() == "100"
+        task.update({"cpu": {"shares": 262144}})
+        assert open(path).read().strip() == "256"  # what the quota of 25000 in 100000 is worth
+    for field, bad in (("cpu.cpus", {"cpu": {"cpus": "0"}}), ("memory.reservation", {"memory": {"reservation": 64 << 20}})):
+        with refused("update") as caught:
+            task.update(bad)
+        assert field in caught.text, caught.text
     for bad in ({"memory": {"limit": 1 << 40}}, {"memory": {"limit": -1}}, {"memory": {"limit": 0}},
                 {"cpu": {"quota": -1}}, {"cpu": {"quota": 900000, "period": 100000}}, {"pids": {"limit": 4000}},
                 {"memory": {"limit": 1 << 20}}):
         with refused():
             task.update(bad)
     assert task.state().status == 2
+
+
+def test_unlimited_rlimits_are_unlimited_inside(host):
+    most = (1 << 64) - 1
+    change = lambda spec: specs.changed(spec, "/process/rlimits/-", {"type": "RLIMIT_STACK", "soft": most, "hard": most})
+    assert host.run(["/bin/sh", "-c", "ulimit -s"], change=change)[:2] == (0, "unlimited\n")
+
+
+def test_cpus_that_the_host_has_not(host):
+    task = host.task(["/bin/true"], change=lambda spec: specs.changed(spec, "/linux/resources/cpu/cpus", "0-8191"))
+    with refused("cpuset") as caught:
+        task.create()
+    assert 'cpus is "0-8191", this host has ' in caught.text and "leave out linux.resources.cpu.cpus" in caught.text, caught.text
 
 
 def test_update_of_nothing_and_of_nonsense(host):
