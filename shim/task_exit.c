@@ -2,10 +2,13 @@
  * How processes end: by their own word over the control socket, with their sandbox, or at their
  * timeout. Every way leads through task_exited() or exec_exited().
  */
+#include <signal.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "shim/task.h"
 
@@ -139,6 +142,34 @@ static void on_linger(struct loop_timer *timer)
     sandbox_kill(task->sandbox);
 }
 
+static bool shares_pids(const struct task *task)
+{
+    const json_t *list = json_at(task->spec, "/linux/namespaces");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        const char *type = json_string_value(json_object_get(row, "type"));
+        const char *path = json_string_value(json_object_get(row, "path"));
+        if (type && strcmp(type, "pid") == 0)
+            return path && *path;
+    }
+    return true;
+}
+
+static void on_swept(void *arg, const struct err *err)
+{
+    (void)arg;
+    if (err->kind && err->kind != ERR_NOT_FOUND)
+        log_warn("sweep", log_str("why", err->msg));
+}
+
+/* In a PID namespace of its own a container's processes end with its first one. In the pod's they
+ * would live on and hold its streams open, so that its end is never complete. */
+static void sweep(struct task *task)
+{
+    if (shares_pids(task))
+        task_kill(task, NULL, SIGKILL, true, on_swept, NULL);
+}
+
 static void on_wait(void *arg, const struct control_reply *reply)
 {
     struct task *task = arg;
@@ -156,6 +187,7 @@ static void on_wait(void *arg, const struct control_reply *reply)
         return;
     }
     if (!root) {
+        sweep(task);
         task_exited(task, children_exit_code((int)reply->wait_status));
         return;
     }
