@@ -89,7 +89,7 @@ def test_the_list_has_a_cause_for_each():
 @pytest.mark.once
 def test_the_page_tells_the_list():
     with open(os.path.join(TOP, "docs/conformance.md")) as f:
-        page = f.read()
+        page = f.read().split("\n## containerd")[0]
     for name, row in expected()["failures"].items():
         line = [line for line in page.splitlines() if "`%s`" % name in line]
         assert line, "docs/conformance.md lacks " + name
