@@ -279,8 +279,10 @@ static int run_explain(int argc, char **argv)
     const struct policy_rule *rule = argc == 2 ? policy_rule_find(argv[1]) : NULL;
     if (argc != 2)
         return usage_error("explain takes one RULE", "");
-    if (!rule)
-        return usage_error("no rule ", argv[1]);
+    if (!rule) {
+        fprintf(stderr, "utter-policy: no rule %s; utter-policy rules lists them\n", argv[1]);
+        return EXIT_USAGE;
+    }
     printf(
         "%s\n\nat:       %s\nrequired: %s\nwhy:      %s\n\nnerdctl:  %s\nctr:      %s\npod:      "
         "%s\n",
@@ -341,7 +343,8 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         fprintf(out, "  utter-policy %s %s\n        %s\n", commands[i].name, commands[i].args,
                 commands[i].what);
-    fputs("SPEC is an OCI config.json, - for standard input. Exit: 0 accepted, 1 refused, "
+    fputs("ROLE is auto (default), single, pause or workload. SPEC is an OCI config.json, - for "
+          "standard input.\nExit: 0 accepted, 1 refused, "
           "2 usage or unreadable.\n",
           out);
 }

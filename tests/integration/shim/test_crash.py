@@ -1,11 +1,13 @@
 """kill -9 of shim, Sentry, gofer and containerd at each point of a container's life: nothing is left, nothing is lost."""
 import os
 import signal
+import threading
 import time
 
 import grpc
 import pytest
 
+from harness import spec as specs
 from harness.wait import until
 
 pytestmark = pytest.mark.core
@@ -100,19 +102,103 @@ def test_a_stopped_sandbox_can_be_killed(host):
     assert task.wait(20) == 137
 
 
+def bundle_of(host, task):
+    return os.path.join(host.containerd.state, "io.containerd.runtime.v2.task", host.namespace, task.id)
+
+
+def forgotten(host, task):
+    """containerd has finished its own clean-up: no process, no bundle, no task of that name."""
+    if not gone(host, task) or os.path.exists(bundle_of(host, task)):
+        return False
+    try:
+        task.state()
+    except grpc.RpcError as error:
+        return error.code() == grpc.StatusCode.NOT_FOUND
+    return False
+
+
 @pytest.mark.parametrize("after", [0.02, 0.06])
-@pytest.mark.long  # its retry races containerd's own clean-up of the cancelled Create
 def test_a_cancelled_create_leaves_no_shim(host, after):
     """containerd that goes away while Create runs has lost the shim: its delete ends it, and the id can be used again."""
     task = host.task(["/bin/sleep", "600"])
     request = task.pb.CreateTask(container_id=task.id, rootfs=task.mounts, stdout=task.out.path, stderr=task.err.path)
-    try:
+    with pytest.raises(grpc.RpcError) as error:
         task.client.task("Create", request, task.pb.CreatedTask, timeout=after)
-        task.made.append("task")
-        pytest.skip("the create was faster than its deadline")
-    except grpc.RpcError as error:
-        assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: gone(host, task), 20, "shim and sandbox are gone")
+    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: forgotten(host, task), 30, "containerd has cleaned up after the cancelled Create")
     task.create().start()
     task.kill(9)
     assert task.wait(20) == 137
+
+
+VICTIMS = ["shim", "sentry", "gofer", "containerd"]
+
+
+def pid_of(host, task, victim):
+    return {"shim": lambda: shim_of(host, task), "sentry": lambda: task.pid, "gofer": lambda: gofer_of(host, task),
+            "containerd": lambda: host.containerd.process.pid}[victim]()
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_while_an_exec_runs(host, victim):
+    if not host.current:
+        pytest.skip("exec is refused on this runsc")
+    task = host.task(["/bin/sleep", "600"]).create().start()
+    process = task.exec(specs.process(["/bin/sleep", "600"])).start()
+    if victim == "containerd":
+        host.containerd.kill9()
+        host.start_containerd()
+        assert task.state().status == 2 and process.state().status == 2
+        process.kill(9)
+        assert process.wait(20) == 137
+        assert task.state().status == 2
+        return
+    os.kill(pid_of(host, task, victim), signal.SIGKILL)
+    if victim == "shim":
+        until(lambda: forgotten(host, task), 20, "everything of the task is gone")
+        task.made.remove("task")
+        return
+    assert process.wait(20) == 137 and task.wait(20) == 137
+    task.client.task("DeleteProcess", process.ref(), task.pb.DeleteReply)
+    task.delete()
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_killed_while_deleting(host, victim):
+    """At four moments of a Delete. Sentry and gofer are there only when what is deleted was never started."""
+    for after in (0, 0.005, 0.02, 0.05):
+        task = host.task(["/bin/sleep", "600"]).create()
+        if victim in ("shim", "containerd"):
+            task.start()
+            task.kill(9)
+            assert task.wait(20) == 137
+        pid = pid_of(host, task, victim)
+        answers = []
+
+        def delete():
+            try:
+                task.client.task("Delete", task.ref(), task.pb.DeleteReply, 20)
+                answers.append("deleted")
+            except grpc.RpcError as error:
+                answers.append(error.code())
+
+        thread = threading.Thread(target=delete)
+        thread.start()
+        time.sleep(after)
+        if victim == "containerd":
+            host.containerd.kill9()
+            host.start_containerd()
+        else:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # the Delete was faster
+        thread.join(60)
+        assert len(answers) == 1
+        if victim in ("sentry", "gofer"):
+            assert answers == ["deleted"], answers
+        elif victim == "containerd":
+            until(task._gone, 30, "the restarted containerd has deleted it or lets it be deleted")
+        until(lambda: forgotten(host, task), 30, "everything of the task is gone")
+        if "task" in task.made:
+            task.made.remove("task")
