@@ -4,7 +4,7 @@
  *     log_info("task_started", log_str("id", id), log_int("pid", pid));
  *
  * Values are escaped by the logger, so outside text cannot forge a line. Pure files do not log.
- * The log's only state is the sink chosen at start by log_open().
+ * The log's only state is the sink chosen at start by log_open(). Any thread may log.
  */
 #pragma once
 
@@ -48,6 +48,11 @@ static inline struct log_field log_bool(const char *key, bool value)
 
 /* fd is borrowed and may be non-blocking: a line that does not fit is dropped and counted. */
 void log_open(int fd, enum log_format format, enum log_level least);
+/* Lines below a warning are kept until log_flush(), a warning, or 56 KiB of them: one write for
+ * many. Who gathers flushes before each wait (loop_before_wait) and before the end; a process that
+ * is killed loses the lines of the turn it was in. log_open() turns it off. */
+void log_gather(bool on);
+void log_flush(void);
 void log_write(enum log_level level, const char *event, const struct log_field *fields, size_t n);
 uint64_t log_dropped(void);
 

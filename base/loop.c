@@ -22,6 +22,7 @@ struct loop {
     struct loop_watch signal_watch;
     loop_signal_fn *signal_fn;
     void *signal_arg;
+    void (*before_wait)(void);
 };
 
 static uint64_t clock_ms(void)
@@ -184,6 +185,11 @@ enum err_kind loop_signals(struct loop *loop, const sigset_t *set, loop_signal_f
     return loop_watch(loop, &loop->signal_watch, loop->signal_fd, EPOLLIN, on_signal, loop, err);
 }
 
+void loop_before_wait(struct loop *loop, void (*fn)(void))
+{
+    loop->before_wait = fn;
+}
+
 enum err_kind loop_run(struct loop *loop, struct err *err)
 {
     loop->stopped = false;
@@ -201,6 +207,8 @@ enum err_kind loop_run(struct loop *loop, struct err *err)
         }
         loop->n_ready = 0;
         run_timers(loop);
+        if (loop->before_wait)
+            loop->before_wait();
     }
     return ERR_OK;
 }

@@ -63,6 +63,9 @@ void loop_cancel(struct loop_timer *timer); /* fine on one that is not armed */
 CHECKED enum err_kind loop_signals(struct loop *loop, const sigset_t *set, loop_signal_fn *fn,
                                    void *arg, struct err *err);
 
+/* Calls fn at the end of each turn, before the loop waits. One at a time; NULL takes it away. */
+void loop_before_wait(struct loop *loop, void (*fn)(void));
+
 /* Runs until loop_stop(). */
 CHECKED enum err_kind loop_run(struct loop *loop, struct err *err);
 void loop_stop(struct loop *loop);

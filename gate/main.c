@@ -117,7 +117,11 @@ static int serve(struct service *s, struct gate_config *config, bool standby)
              log_int("port", http_server_port(s->gate->server, 0)),
              log_int("admin_port", s->gate->admin ? http_server_port(s->gate->admin, 0) : -1),
              log_bool("standby", standby));
-    if (loop_run(s->loop, &err))
+    loop_before_wait(s->loop, log_flush);
+    log_gather(true);
+    enum err_kind kind = loop_run(s->loop, &err);
+    log_gather(false);
+    if (kind)
         return fail("", &err);
     if (!s->gate->failed && (!s->gate->unsellable || s->gate->draining))
         return EXIT_FINE;
