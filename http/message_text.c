@@ -149,9 +149,9 @@ const char *http_reason(int status)
 /* RFC 9110 section 5.6.2: tchar. */
 static bool is_tchar(unsigned char c)
 {
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-')
         return true;
-    return c != 0 && strchr("!#$%&'*+-.^_`|~", c) != NULL;
+    return c != 0 && strchr("!#$%&'*+.^_`|~", c) != NULL;
 }
 
 bool http_token_valid(const char *s, size_t len)
@@ -163,7 +163,7 @@ bool http_token_valid(const char *s, size_t len)
     return len > 0;
 }
 
-bool http_value_valid(const char *s, size_t len)
+static bool bytes_valid(const char *s, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)s[i];
@@ -171,6 +171,24 @@ bool http_value_valid(const char *s, size_t len)
             return false;
     }
     return true;
+}
+
+/* Challenges are values of a thousand bytes and more: eight at a time, one by one where some may be
+ * control bytes. */
+bool http_value_valid(const char *s, size_t len)
+{
+    const uint64_t ones = ~(uint64_t)0 / 255, tops = ones * 0x80;
+    while (len >= 8) {
+        uint64_t eight;
+        memcpy(&eight, s, sizeof(eight));
+        uint64_t del = eight ^ (ones * 0x7f);
+        uint64_t low = (eight - ones * 0x20) & ~eight, is_del = (del - ones) & ~del;
+        if (((low | is_del) & tops) && !bytes_valid(s, 8))
+            return false;
+        s += 8;
+        len -= 8;
+    }
+    return bytes_valid(s, len);
 }
 
 static bool is_host_char(unsigned char c)

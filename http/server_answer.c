@@ -101,19 +101,27 @@ static bool put_headers(struct buf *b, const struct http_header *headers, size_t
         size_t name = strlen(headers[i].name), value = strlen(headers[i].value);
         if (!http_token_valid(headers[i].name, name) || !http_value_valid(headers[i].value, value))
             return false;
-        buf_append(b, headers[i].name, name);
-        buf_append(b, ": ", 2);
-        buf_append(b, headers[i].value, value);
-        buf_append(b, "\r\n", 2);
+        uint8_t *to = buf_reserve(b, name + value + 4);
+        if (!to)
+            return false;
+        memcpy(to, headers[i].name, name);
+        memcpy(to + name, ": ", 2);
+        memcpy(to + name + 2, headers[i].value, value);
+        memcpy(to + name + 2 + value, "\r\n", 2);
+        b->len += name + value + 4;
     }
     return true;
 }
 
-static void put_number(struct buf *b, const char *before, uint64_t n)
+static void put_digits(struct buf *b, uint64_t n)
 {
-    char text[64];
-    (void)snprintf(text, sizeof(text), "%s%llu\r\n", before, (unsigned long long)n);
-    put(b, text);
+    char text[24];
+    char *p = text + sizeof(text);
+    do {
+        *--p = (char)('0' + n % 10);
+        n /= 10;
+    } while (n);
+    buf_append(b, p, (size_t)(text + sizeof(text) - p));
 }
 
 /* The head into server->scratch. length -1: chunked; -2: delimited by close; -3: none. */
@@ -121,18 +129,20 @@ static bool build_head(struct conn *conn, int status, const struct http_header *
                        int64_t length)
 {
     struct buf *b = &conn->server->scratch;
-    char line[64];
     buf_clear(b);
-    (void)snprintf(line, sizeof(line), "HTTP/1.1 %d ", status);
-    put(b, line);
+    put(b, "HTTP/1.1 ");
+    put_digits(b, (uint64_t)status);
+    put(b, " ");
     put(b, http_reason(status));
     put(b, "\r\n");
     put(b, date(conn->server));
     if (!put_headers(b, headers, n))
         return false;
-    if (length >= 0)
-        put_number(b, "Content-Length: ", (uint64_t)length);
-    else if (length == -1)
+    if (length >= 0) {
+        put(b, "Content-Length: ");
+        put_digits(b, (uint64_t)length);
+        put(b, "\r\n");
+    } else if (length == -1)
         put(b, "Transfer-Encoding: chunked\r\n");
     if (conn->close_after)
         put(b, "Connection: close\r\n");

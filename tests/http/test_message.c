@@ -297,6 +297,28 @@ static void test_answers(void **state)
     }
 }
 
+/* Every byte at every place of a short and of a long value: only controls but the tab are refused.
+ */
+static void test_value_bytes(void **state)
+{
+    (void)state;
+    char text[40];
+    for (size_t len = 1; len < sizeof(text); len += 7) {
+        for (size_t at = 0; at < len; at++) {
+            for (int c = 0; c < 256; c++) {
+                memset(text, c == 'x' ? 0x80 : 'x', sizeof(text));
+                text[at] = (char)c;
+                bool fine = (c >= 0x20 && c != 0x7f) || c == '\t';
+                assert_int_equal(http_value_valid(text, len), fine);
+            }
+        }
+    }
+    memset(text, '\t', sizeof(text));
+    assert_true(http_value_valid(text, sizeof(text)));
+    text[39] = '\n';
+    assert_false(http_value_valid(text, sizeof(text)));
+}
+
 static void test_words(void **state)
 {
     (void)state;
@@ -322,7 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors), cmocka_unit_test(test_every_cut_is_partial),
         cmocka_unit_test(test_limits),  cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_words),   cmocka_unit_test(test_value_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
