@@ -22,7 +22,7 @@ struct loop {
     struct loop_watch signal_watch;
     loop_signal_fn *signal_fn;
     void *signal_arg;
-    void (*before_wait)(void);
+    struct loop_hook *hooks; /* before each wait */
 };
 
 static uint64_t clock_ms(void)
@@ -185,15 +185,40 @@ enum err_kind loop_signals(struct loop *loop, const sigset_t *set, loop_signal_f
     return loop_watch(loop, &loop->signal_watch, loop->signal_fd, EPOLLIN, on_signal, loop, err);
 }
 
-void loop_before_wait(struct loop *loop, void (*fn)(void))
+void loop_before_wait(struct loop *loop, struct loop_hook *hook, loop_hook_fn *fn, void *arg)
 {
-    loop->before_wait = fn;
+    loop_unhook(hook);
+    struct loop_hook **last = &loop->hooks;
+    while (*last)
+        last = &(*last)->next;
+    *hook = (struct loop_hook){ .fn = fn, .arg = arg, .loop = loop };
+    *last = hook;
+}
+
+void loop_unhook(struct loop_hook *hook)
+{
+    if (!hook->loop)
+        return;
+    struct loop_hook **at = &hook->loop->hooks;
+    while (*at != hook)
+        at = &(*at)->next;
+    *at = hook->next;
+    hook->loop = NULL;
+}
+
+static void run_hooks(struct loop *loop)
+{
+    for (struct loop_hook *hook = loop->hooks, *next; hook; hook = next) {
+        next = hook->next;
+        hook->fn(hook);
+    }
 }
 
 enum err_kind loop_run(struct loop *loop, struct err *err)
 {
     loop->stopped = false;
     while (!loop->stopped) {
+        run_hooks(loop);
         int n = epoll_wait(loop->epoll_fd, loop->ready, TURN_EVENTS, wait_ms(loop));
         if (n < 0 && errno != EINTR)
             return err_sys(err, errno, "epoll_wait");
@@ -207,9 +232,8 @@ enum err_kind loop_run(struct loop *loop, struct err *err)
         }
         loop->n_ready = 0;
         run_timers(loop);
-        if (loop->before_wait)
-            loop->before_wait();
     }
+    run_hooks(loop);
     return ERR_OK;
 }
 

@@ -19,10 +19,12 @@
 struct loop;
 struct loop_watch;
 struct loop_timer;
+struct loop_hook;
 
 /* `events` are EPOLLIN, EPOLLOUT, … as epoll reported them. */
 typedef void loop_watch_fn(struct loop_watch *watch, uint32_t events);
 typedef void loop_timer_fn(struct loop_timer *timer);
+typedef void loop_hook_fn(struct loop_hook *hook);
 typedef void loop_signal_fn(void *arg, const struct signalfd_siginfo *info);
 
 struct loop_watch {
@@ -39,6 +41,13 @@ struct loop_timer {
     uint64_t due_ms;   /* loop_now_ms() time */
     size_t heap_index; /* 0 while not armed (the heap is 1-based) */
     struct loop *loop;
+};
+
+struct loop_hook {
+    loop_hook_fn *fn;
+    void *arg;
+    struct loop_hook *next;
+    struct loop *loop; /* NULL while not added */
 };
 
 CHECKED enum err_kind loop_new(struct loop **out, struct err *err);
@@ -63,8 +72,10 @@ void loop_cancel(struct loop_timer *timer); /* fine on one that is not armed */
 CHECKED enum err_kind loop_signals(struct loop *loop, const sigset_t *set, loop_signal_fn *fn,
                                    void *arg, struct err *err);
 
-/* Calls fn at the end of each turn, before the loop waits. One at a time; NULL takes it away. */
-void loop_before_wait(struct loop *loop, void (*fn)(void));
+/* Calls fn each time before the loop waits, and once more when loop_run() ends: what a turn
+ * gathered goes out then. In the order in which they were added. */
+void loop_before_wait(struct loop *loop, struct loop_hook *hook, loop_hook_fn *fn, void *arg);
+void loop_unhook(struct loop_hook *hook); /* fine on one that is not there (zeroed) */
 
 /* Runs until loop_stop(). */
 CHECKED enum err_kind loop_run(struct loop *loop, struct err *err);

@@ -26,6 +26,9 @@ struct db_thread {
     bool broken;
     struct job_list waiting; /* under the lock, as all above */
     struct job_list finished;
+    struct job_list submitted; /* the loop's own: of this turn */
+    struct job_list ended;     /* the loop's own: `done` is due */
+    struct loop_hook hook;
     struct db_thread_stats stats;
     int event_fd;
     struct loop_watch watch;
@@ -45,6 +48,17 @@ static void list_add(struct job_list *list, struct db_job *job)
     *list->last = job;
     list->last = &job->next;
     list->n++;
+}
+
+/* All of `from` behind `to`. */
+static void list_join(struct job_list *to, struct job_list *from)
+{
+    if (!from->first)
+        return;
+    *to->last = from->first;
+    to->last = from->last;
+    to->n += from->n;
+    list_init(from);
 }
 
 static struct db_job *list_take(struct job_list *list)
@@ -160,14 +174,28 @@ static void *thread_main(void *arg)
 
 static void run_finished(struct db_thread *t)
 {
-    for (;;) {
-        pthread_mutex_lock(&t->lock);
-        struct db_job *job = list_take(&t->finished);
-        pthread_mutex_unlock(&t->lock);
-        if (!job)
-            return;
+    struct db_job *job;
+    pthread_mutex_lock(&t->lock);
+    list_join(&t->ended, &t->finished);
+    pthread_mutex_unlock(&t->lock);
+    while ((job = list_take(&t->ended)))
         job->done(job);
-    }
+}
+
+/* What this turn of the loop submitted goes over to the thread. */
+static void hand_in(struct db_thread *t)
+{
+    if (!t->submitted.first)
+        return;
+    pthread_mutex_lock(&t->lock);
+    list_join(&t->waiting, &t->submitted);
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void on_turn(struct loop_hook *hook)
+{
+    hand_in(hook->arg);
 }
 
 static void on_event(struct loop_watch *watch, uint32_t events)
@@ -208,6 +236,8 @@ enum err_kind db_thread_new(struct loop *loop, void *db, const struct db_thread_
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     list_init(&t->waiting);
     list_init(&t->finished);
+    list_init(&t->submitted);
+    list_init(&t->ended);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
     t->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -219,6 +249,7 @@ enum err_kind db_thread_new(struct loop *loop, void *db, const struct db_thread_
     if (failed)
         return err_sys(err, failed, "thread %s", name);
     t->started = true;
+    loop_before_wait(loop, &t->hook, on_turn, t);
     *out = STEAL(t);
     return ERR_OK;
 }
@@ -227,6 +258,8 @@ void db_thread_free(struct db_thread *t)
 {
     if (!t)
         return;
+    loop_unhook(&t->hook);
+    hand_in(t);
     pthread_mutex_lock(&t->lock);
     t->stopping = true;
     pthread_cond_signal(&t->wake);
@@ -243,10 +276,7 @@ void db_thread_free(struct db_thread *t)
 
 void db_thread_submit(struct db_thread *t, struct db_job *job)
 {
-    pthread_mutex_lock(&t->lock);
-    list_add(&t->waiting, job);
-    pthread_cond_signal(&t->wake);
-    pthread_mutex_unlock(&t->lock);
+    list_add(&t->submitted, job);
 }
 
 bool db_thread_broken(struct db_thread *t)
@@ -261,6 +291,6 @@ void db_thread_stats(struct db_thread *t, struct db_thread_stats *out)
 {
     pthread_mutex_lock(&t->lock);
     *out = t->stats;
-    out->queued = t->waiting.n;
+    out->queued = t->waiting.n + t->submitted.n;
     pthread_mutex_unlock(&t->lock);
 }

@@ -295,7 +295,8 @@ static enum err_kind open_stores(struct ledger *ledger, struct err *err)
 static enum err_kind start_threads(struct ledger *ledger, struct err *err)
 {
     static const struct db_thread_ops write_ops = { store_begin, store_commit, store_rollback };
-    static const struct db_thread_ops read_ops = { 0 };
+    static const struct db_thread_ops read_ops = { store_read_begin, store_read_end,
+                                                   store_rollback };
     if (db_thread_new(ledger->loop, ledger->write_store, &write_ops, "ledger-write",
                       &ledger->writer, err))
         return err->kind;

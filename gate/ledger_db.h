@@ -10,6 +10,7 @@
 
 enum store_sql {
     SQL_BEGIN,
+    SQL_READ,
     SQL_COMMIT,
     SQL_ROLLBACK,
     SQL_META_GET,

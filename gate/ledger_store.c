@@ -9,6 +9,7 @@
 
 static const char *const sql_text[SQL_N] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
+    [SQL_READ] = "BEGIN",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
     [SQL_META_GET] = "SELECT value FROM meta WHERE name = ?1",
@@ -173,6 +174,16 @@ enum err_kind store_commit(void *store, struct err *err)
     if (!kind)
         fault_point("commit.after");
     return kind;
+}
+
+enum err_kind store_read_begin(void *store, struct err *err)
+{
+    return exec_plain(store, SQL_READ, err);
+}
+
+enum err_kind store_read_end(void *store, struct err *err)
+{
+    return exec_plain(store, SQL_COMMIT, err);
 }
 
 void store_rollback(void *arg)

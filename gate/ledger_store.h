@@ -41,6 +41,9 @@ sqlite3 *store_db(struct store *store);
 
 CHECKED enum err_kind store_begin(void *store, struct err *err); /* db_thread_ops */
 CHECKED enum err_kind store_commit(void *store, struct err *err);
+/* The same for a reader: the look-ups of a batch share one snapshot, taken after all were asked. */
+CHECKED enum err_kind store_read_begin(void *store, struct err *err);
+CHECKED enum err_kind store_read_end(void *store, struct err *err);
 void store_rollback(void *store);
 
 /* ---- meta: small named values ---- */

@@ -178,6 +178,12 @@ static void stop(struct loop_timer *timer)
     loop_stop(timer->loop);
 }
 
+static void flush(struct loop_hook *hook)
+{
+    (void)hook;
+    log_flush();
+}
+
 /* A loop that flushes before it waits. */
 static void test_flushed_each_turn(void **state)
 {
@@ -187,7 +193,8 @@ static void test_flushed_each_turn(void **state)
     assert_int_equal(loop_new(&loop, NULL), 0);
     log_open(pipe_fd[1], LOG_JSON, LOG_INFO);
     log_gather(true);
-    loop_before_wait(loop, log_flush);
+    struct loop_hook hook = { 0 };
+    loop_before_wait(loop, &hook, flush, NULL);
     loop_after(loop, &timer, 1, stop, NULL);
     assert_int_equal(loop_run(loop, NULL), 0);
     assert_int_equal(lines_of(arrived()), 1);
