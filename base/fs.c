@@ -173,6 +173,27 @@ enum err_kind fs_open_real(int dirfd, const char *path, int flags, int *fd, stru
     return ERR_OK;
 }
 
+static bool in_group(gid_t gid)
+{
+    gid_t groups[64];
+    int n = getgroups(64, groups);
+    if (gid == getegid())
+        return true;
+    for (int i = 0; i < n; i++) {
+        if (groups[i] == gid)
+            return true;
+    }
+    return false;
+}
+
+bool fs_kept(const struct stat *st)
+{
+    if (!(st->st_mode & 077))
+        return true;
+    return (st->st_mode & 077) == S_IRGRP && st->st_uid == 0 && st->st_gid != 0 &&
+           in_group(st->st_gid);
+}
+
 static CHECKED enum err_kind root_only_one(const char *path, struct err *err)
 {
     struct stat st;

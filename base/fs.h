@@ -32,6 +32,12 @@ CHECKED enum err_kind fs_remove_tree(const char *path, struct err *err);
 CHECKED enum err_kind fs_open_real(int dirfd, const char *path, int flags, int *fd,
                                    struct err *err);
 
+/* Is a file with this status kept from others? No right for group or others; or, as Kubernetes
+ * hands a pod its secrets, root's own and readable by one group besides, which this process is in
+ * and which is not root's. */
+struct stat;
+bool fs_kept(const struct stat *st);
+
 /* ERR_PRECONDITION unless the file and every parent directory are owned by root and not writable by
  * group or others: what such a path names cannot be swapped by anyone but root. */
 CHECKED enum err_kind fs_root_only(const char *path, struct err *err);

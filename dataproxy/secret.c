@@ -53,7 +53,7 @@ enum err_kind secret_refresh(struct secret *secret, bool *changed, struct err *e
         *changed = false;
     if (stat(secret->path, &st))
         return err_sys(err, errno, "%s", secret->path);
-    if (st.st_mode & 077)
+    if (!fs_kept(&st))
         return err_set(err, ERR_PRECONDITION, "%s: mode %04o lets others read it (chmod 0400)",
                        secret->path, st.st_mode & 07777);
     if (secret->value && st.st_ino == secret->inode &&

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "deploy/image.h"
 #include "deploy/network.h"
+#include "deploy/render_data.h"
 #include "deploy/state.h"
 #include "deploy/traefik.h"
 
@@ -58,7 +59,7 @@ json_t *render_compose(const struct endpoint *e, const struct plan *p,
                        const struct settings *settings)
 {
     char *net CLEANUP_FREE = xasprintf("utter-%s", e->slug.s);
-    return json_pack(
+    json_t *compose = json_pack(
         "{s:s, s:[o, s], s:{s:o, s:o}, s:{s:{s:b, s:s}, s:{s:b, s:s}}}", "name", net,
         /* nerdctl compose ignores `internal`, so the network is made before and only named here */
         "x-utter-before",
@@ -66,6 +67,9 @@ json_t *render_compose(const struct endpoint *e, const struct plan *p,
         "put the output of `utter-deploy render gate` into ./gate/gate.json", "services", "handler",
         compose_handler(e, p), "gate", compose_gate(e, p, settings), "networks", "internal",
         "external", 1, "name", net, "edge", "external", 1, "name", PLAN_EDGE_BRIDGE);
+    if (plan_has_data(p))
+        render_data_compose(compose, e, p);
+    return compose;
 }
 
 /* ---- entry ---- */
@@ -112,9 +116,13 @@ enum err_kind render_run(struct deploy *d, const char *what, const char *file, s
         out = network_conflists(p);
     else if (strcmp(what, "gate") == 0)
         out = json_incref(p->gate_config);
+    else if (strcmp(what, "data") == 0 && plan_has_data(p))
+        out = render_data_config(p);
     else
         return err_set(err, ERR_INVALID,
-                       "render: compose, kubernetes, traefik, cni or gate, not %s", what);
+                       "render: compose, kubernetes, traefik, cni, gate, or data where there are "
+                       "upstreams, not %s",
+                       what);
     (void)json_dumpf(out, d->out, JSON_INDENT(2));
     (void)fputc('\n', d->out);
     return ERR_OK;

@@ -11,7 +11,7 @@
 #include "deploy/endpoint.h"
 #include "deploy/plan.h"
 
-/* `what`: compose, kubernetes, traefik, cni, gate. Prints to deploy->out. */
+/* `what`: compose, kubernetes, traefik, cni, gate, data. Prints to deploy->out. */
 CHECKED enum err_kind render_run(struct deploy *deploy, const char *what, const char *file,
                                  struct err *err);
 

@@ -7,28 +7,29 @@
 
 #include "base/json.h"
 #include "deploy/render.h"
+#include "deploy/render_data.h"
 #include "policy/policy.h"
 
-static json_t *meta(const char *name, const struct endpoint *e, const char *part)
+json_t *render_meta(const char *name, const struct endpoint *e, const char *part)
 {
     return json_pack("{s:s, s:{s:s, s:s, s:s}}", "name", name, "labels", "app.kubernetes.io/name",
                      e->slug.s, "app.kubernetes.io/component", part, "app.kubernetes.io/part-of",
                      "utter");
 }
 
-static json_t *selector(const struct endpoint *e, const char *part)
+json_t *render_selector(const struct endpoint *e, const char *part)
 {
     return json_pack("{s:s, s:s}", "app.kubernetes.io/name", e->slug.s,
                      "app.kubernetes.io/component", part);
 }
 
-static json_t *object(const char *api, const char *kind, json_t *take_meta, json_t *take_spec)
+json_t *render_object(const char *api, const char *kind, json_t *take_meta, json_t *take_spec)
 {
     return json_pack("{s:s, s:s, s:o, s:o}", "apiVersion", api, "kind", kind, "metadata", take_meta,
                      "spec", take_spec);
 }
 
-static json_t *security(int64_t uid)
+json_t *render_security(int64_t uid)
 {
     return json_pack("{s:b, s:b, s:b, s:I, s:I, s:{s:[s]}, s:{s:s}}", "allowPrivilegeEscalation", 0,
                      "readOnlyRootFilesystem", 1, "runAsNonRoot", 1, "runAsUser", (json_int_t)uid,
@@ -36,7 +37,7 @@ static json_t *security(int64_t uid)
                      "type", "RuntimeDefault");
 }
 
-static json_t *limits(int64_t memory, int64_t cpu_milli)
+json_t *render_limits(int64_t memory, int64_t cpu_milli)
 {
     json_t *amounts = json_pack("{s:o, s:o}", "memory", json_sprintf("%lld", (long long)memory),
                                 "cpu", json_sprintf("%lldm", (long long)cpu_milli));
@@ -51,16 +52,17 @@ static json_t *pod(const struct endpoint *e, const char *part, const char *runti
                   0, "containers", take_container, "volumes", take_volumes);
     if (runtime)
         json_object_set_new(spec, "runtimeClassName", json_string(runtime));
-    return json_pack("{s:{s:o}, s:o}", "metadata", "labels", selector(e, part), "spec", spec);
+    return json_pack("{s:{s:o}, s:o}", "metadata", "labels", render_selector(e, part), "spec",
+                     spec);
 }
 
 static json_t *deployment(const struct endpoint *e, const char *name, const char *part,
                           const char *strategy, json_t *take_pod)
 {
-    return object("apps/v1", "Deployment", meta(name, e, part),
-                  json_pack("{s:i, s:{s:s}, s:{s:o}, s:o}", "replicas", 1, "strategy", "type",
-                            strategy, "selector", "matchLabels", selector(e, part), "template",
-                            take_pod));
+    return render_object("apps/v1", "Deployment", render_meta(name, e, part),
+                         json_pack("{s:i, s:{s:s}, s:{s:o}, s:o}", "replicas", 1, "strategy",
+                                   "type", strategy, "selector", "matchLabels",
+                                   render_selector(e, part), "template", take_pod));
 }
 
 static json_t *handler_deployment(const struct endpoint *e, const struct plan *p, const char *name)
@@ -69,13 +71,15 @@ static json_t *handler_deployment(const struct endpoint *e, const struct plan *p
     json_t *container = json_pack(
         "{s:s, s:s, s:O, s:[{s:I}], s:o, s:o, s:[{s:s, s:s}], s:{s:{s:I}, s:i}}", "name", "handler",
         "image", p->handler.image, "command", args, "ports", "containerPort", (json_int_t)e->port,
-        "securityContext", security(e->uid), "resources", limits(e->memory, e->cpu_milli),
-        "volumeMounts", "name", "tmp", "mountPath", "/tmp", "readinessProbe", "tcpSocket", "port",
-        (json_int_t)e->port, "periodSeconds", 2);
+        "securityContext", render_security(e->uid), "resources",
+        render_limits(e->memory, e->cpu_milli), "volumeMounts", "name", "tmp", "mountPath", "/tmp",
+        "readinessProbe", "tcpSocket", "port", (json_int_t)e->port, "periodSeconds", 2);
     json_t *volumes = json_pack("[{s:s, s:{s:s, s:o}}]", "name", "tmp", "emptyDir", "medium",
                                 "Memory", "sizeLimit", json_sprintf("%lld", (long long)e->tmp));
-    return deployment(e, name, "handler", "RollingUpdate",
-                      pod(e, "handler", "utter", container, volumes));
+    json_t *template = pod(e, "handler", "utter", container, volumes);
+    if (plan_has_data(p)) /* it may ask no resolver: the name is in its hosts file */
+        json_object_set_new(json_object_get(template, "spec"), "hostAliases", render_data_alias(p));
+    return deployment(e, name, "handler", "RollingUpdate", template);
 }
 
 /* In a cluster the gate listens on every address of its pod; the NetworkPolicy says who may come.
@@ -97,56 +101,69 @@ static json_t *gate_deployment(const struct endpoint *e, const struct plan *p, c
         "s:b}], "
         "s:{s:{s:i}, s:i}}",
         "name", "gate", "image", p->gate.image, "ports", "containerPort", PLAN_GATE_PORT,
-        "securityContext", security(65532), "resources", limits(512 << 20, 1000), "volumeMounts",
-        "name", "config", "mountPath", "/etc/utter", "readOnly", 1, "name", "ledger", "mountPath",
-        "/var/lib/utter-gate", "name", "admin", "mountPath", "/run/utter-gate", "name", "token",
-        "mountPath", "/run/utter-token", "readOnly", 1, "readinessProbe", "tcpSocket", "port",
-        PLAN_GATE_PORT, "periodSeconds", 2);
+        "securityContext", render_security(RENDER_GATE_UID), "resources",
+        render_limits(512 << 20, 1000), "volumeMounts", "name", "config", "mountPath", "/etc/utter",
+        "readOnly", 1, "name", "ledger", "mountPath", "/var/lib/utter-gate", "name", "admin",
+        "mountPath", "/run/utter-gate", "name", "token", "mountPath", "/run/utter-token",
+        "readOnly", 1, "readinessProbe", "tcpSocket", "port", PLAN_GATE_PORT, "periodSeconds", 2);
     json_t *volumes = json_pack(
         "[{s:s, s:{s:s}}, {s:s, s:{s:s}}, {s:s, s:{s:s}}, {s:s, s:{s:s, s:i, s:b}}]", "name",
         "config", "configMap", "name", name, "name", "ledger", "persistentVolumeClaim", "claimName",
         name, "name", "admin", "emptyDir", "medium", "Memory", "name", "token", "secret",
         "secretName", name, "defaultMode", 0400, "optional", e->token_file == NULL);
     json_t *template = pod(e, "gate", NULL, container, volumes);
-    json_object_set_new(json_object_get(template, "spec"), "securityContext",
-                        json_pack("{s:i}", "fsGroup", 65532));
+    json_t *spec = json_object_get(template, "spec");
+    json_object_set_new(spec, "securityContext", json_pack("{s:i}", "fsGroup", RENDER_GATE_UID));
+    if (plan_has_data(p))
+        render_data_join(spec, e, p);
     return deployment(e, name, "gate", "Recreate", template);
 }
 
 static json_t *service(const struct endpoint *e, const char *name, const char *part, int64_t port,
                        const char *cluster_ip)
 {
-    json_t *spec = json_pack("{s:o, s:[{s:I, s:I}]}", "selector", selector(e, part), "ports",
+    json_t *spec = json_pack("{s:o, s:[{s:I, s:I}]}", "selector", render_selector(e, part), "ports",
                              "port", (json_int_t)port, "targetPort", (json_int_t)port);
     if (cluster_ip)
         json_object_set_new(spec, "clusterIP", json_string(cluster_ip));
-    return object("v1", "Service", meta(name, e, part), spec);
+    return render_object("v1", "Service", render_meta(name, e, part), spec);
 }
 
 /* From nowhere but the gate, to nowhere. Nodes need `network.cri` = `cluster` in policy.json, and a
  * CNI that enforces this object. */
-static json_t *handler_policy(const struct endpoint *e, const char *name)
+static json_t *handler_policy(const struct endpoint *e, const struct plan *p, const char *name)
 {
-    json_t *m = meta(name, e, "handler");
+    json_t *out = json_array();
+    if (plan_has_data(p))
+        json_array_append_new(out, json_pack("{s:[{s:{s:o}}], s:[{s:i}]}", "to", "podSelector",
+                                             "matchLabels", render_selector(e, "gate"), "ports",
+                                             "port", RENDER_DATA_PORT));
+    json_t *m = render_meta(name, e, "handler");
     json_object_set_new(m, "annotations",
                         json_pack("{s:s}", "utter/node",
                                   "policy.json of the nodes needs network.cri = cluster, and their "
                                   "CNI must enforce NetworkPolicy"));
-    return object("networking.k8s.io/v1", "NetworkPolicy", m,
-                  json_pack("{s:{s:o}, s:[s, s], s:[{s:[{s:{s:o}}], s:[{s:I}]}], s:[]}",
-                            "podSelector", "matchLabels", selector(e, "handler"), "policyTypes",
-                            "Ingress", "Egress", "ingress", "from", "podSelector", "matchLabels",
-                            selector(e, "gate"), "ports", "port", (json_int_t)e->port, "egress"));
+    return render_object("networking.k8s.io/v1", "NetworkPolicy", m,
+                         json_pack("{s:{s:o}, s:[s, s], s:[{s:[{s:{s:o}}], s:[{s:I}]}], s:o}",
+                                   "podSelector", "matchLabels", render_selector(e, "handler"),
+                                   "policyTypes", "Ingress", "Egress", "ingress", "from",
+                                   "podSelector", "matchLabels", render_selector(e, "gate"),
+                                   "ports", "port", (json_int_t)e->port, "egress", out));
 }
 
-static json_t *gate_policy(const struct endpoint *e, const char *name)
+static json_t *gate_policy(const struct endpoint *e, const struct plan *p, const char *name)
 {
-    return object("networking.k8s.io/v1", "NetworkPolicy", meta(name, e, "gate"),
-                  json_pack("{s:{s:o}, s:[s], s:[{s:[{s:{s:{s:s}}, s:{}}], s:[{s:i}]}]}",
-                            "podSelector", "matchLabels", selector(e, "gate"), "policyTypes",
-                            "Ingress", "ingress", "from", "podSelector", "matchLabels",
-                            "app.kubernetes.io/name", "traefik", "namespaceSelector", "ports",
-                            "port", PLAN_GATE_PORT));
+    json_t *in = json_pack("[{s:[{s:{s:{s:s}}, s:{}}], s:[{s:i}]}]", "from", "podSelector",
+                           "matchLabels", "app.kubernetes.io/name", "traefik", "namespaceSelector",
+                           "ports", "port", PLAN_GATE_PORT);
+    if (plan_has_data(p))
+        json_array_append_new(in, json_pack("{s:[{s:{s:o}}], s:[{s:i}]}", "from", "podSelector",
+                                            "matchLabels", render_selector(e, "handler"), "ports",
+                                            "port", RENDER_DATA_PORT));
+    return render_object("networking.k8s.io/v1", "NetworkPolicy", render_meta(name, e, "gate"),
+                         json_pack("{s:{s:o}, s:[s], s:o}", "podSelector", "matchLabels",
+                                   render_selector(e, "gate"), "policyTypes", "Ingress", "ingress",
+                                   in));
 }
 
 static json_t *ingress(const struct endpoint *e, const struct settings *settings, const char *name)
@@ -159,7 +176,7 @@ static json_t *ingress(const struct endpoint *e, const struct settings *settings
         json_object_set_new(spec, "tls", json_pack("{s:s}", "certResolver", e->tls_resolver));
     else if (e->tls_cert)
         json_object_set_new(spec, "tls", json_pack("{s:s}", "secretName", name));
-    return object("traefik.io/v1alpha1", "IngressRoute", meta(name, e, "gate"), spec);
+    return render_object("traefik.io/v1alpha1", "IngressRoute", render_meta(name, e, "gate"), spec);
 }
 
 static json_t *runtime_class(void)
@@ -168,6 +185,12 @@ static json_t *runtime_class(void)
                      "kind", "RuntimeClass", "metadata", "name", "utter", "handler", "utter",
                      "overhead", "podFixed", "memory", "128Mi");
 }
+
+/* What the rules call variables.containers. An ephemeral container can carry no limits, so it is
+ * refused, as exec is. */
+#define ALL_CONTAINERS                                                                             \
+    "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : "    \
+    "[]) + (has(object.spec.ephemeralContainers) ? object.spec.ephemeralContainers : [])"
 
 json_t *render_admission_policy(void)
 {
@@ -183,15 +206,16 @@ json_t *render_admission_policy(void)
                                                      rules[i].required, rules[i].fix_pod),
                                         "reason", "Invalid"));
     }
-    return json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:{s:[{s:[s], s:[s], s:[s, s], s:[s]}]}, "
-                     "s:[{s:s, s:s}], s:o}}",
-                     "apiVersion", "admissionregistration.k8s.io/v1", "kind",
-                     "ValidatingAdmissionPolicy", "metadata", "name", "utter", "spec",
-                     "failurePolicy", "Fail", "matchConstraints", "resourceRules", "apiGroups", "",
-                     "apiVersions", "v1", "operations", "CREATE", "UPDATE", "resources", "pods",
-                     "matchConditions", "name", "runtime-class-utter", "expression",
-                     "has(object.spec.runtimeClassName) && object.spec.runtimeClassName == 'utter'",
-                     "validations", validations);
+    return json_pack(
+        "{s:s, s:s, s:{s:s}, s:{s:s, s:{s:[{s:[s], s:[s], s:[s, s], s:[s, s]}]}, "
+        "s:[{s:s, s:s}], s:[{s:s, s:s}], s:o}}",
+        "apiVersion", "admissionregistration.k8s.io/v1", "kind", "ValidatingAdmissionPolicy",
+        "metadata", "name", "utter", "spec", "failurePolicy", "Fail", "matchConstraints",
+        "resourceRules", "apiGroups", "", "apiVersions", "v1", "operations", "CREATE", "UPDATE",
+        "resources", "pods", "pods/ephemeralcontainers", "matchConditions", "name",
+        "runtime-class-utter", "expression",
+        "has(object.spec.runtimeClassName) && object.spec.runtimeClassName == 'utter'", "variables",
+        "name", "containers", "expression", ALL_CONTAINERS, "validations", validations);
 }
 
 static json_t *admission_binding(void)
@@ -213,10 +237,10 @@ json_t *render_kubernetes(const struct endpoint *e, const struct plan *p,
     json_t *config CLEANUP_JSON = cluster_gate_config(p, cluster_ip);
     char *text CLEANUP_FREE = json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_t *map = json_pack("{s:s, s:s, s:o, s:{s:s}}", "apiVersion", "v1", "kind", "ConfigMap",
-                            "metadata", meta(gate, e, "gate"), "data", "gate.json", text);
-    json_t *claim = object("v1", "PersistentVolumeClaim", meta(gate, e, "gate"),
-                           json_pack("{s:[s], s:{s:{s:s}}}", "accessModes", "ReadWriteOnce",
-                                     "resources", "requests", "storage", "2Gi"));
+                            "metadata", render_meta(gate, e, "gate"), "data", "gate.json", text);
+    json_t *claim = render_object("v1", "PersistentVolumeClaim", render_meta(gate, e, "gate"),
+                                  json_pack("{s:[s], s:{s:{s:s}}}", "accessModes", "ReadWriteOnce",
+                                            "resources", "requests", "storage", "2Gi"));
     json_t *items = json_array();
     json_array_append_new(items, runtime_class());
     json_array_append_new(items, render_admission_policy());
@@ -227,8 +251,10 @@ json_t *render_kubernetes(const struct endpoint *e, const struct plan *p,
     json_array_append_new(items, gate_deployment(e, p, gate));
     json_array_append_new(items, service(e, handler, "handler", e->port, cluster_ip));
     json_array_append_new(items, service(e, gate, "gate", PLAN_GATE_PORT, NULL));
-    json_array_append_new(items, handler_policy(e, handler));
-    json_array_append_new(items, gate_policy(e, gate));
+    json_array_append_new(items, handler_policy(e, p, handler));
+    json_array_append_new(items, gate_policy(e, p, gate));
     json_array_append_new(items, ingress(e, settings, gate));
+    if (plan_has_data(p))
+        render_data_objects(items, e, p);
     return json_pack("{s:s, s:s, s:o}", "apiVersion", "v1", "kind", "List", "items", items);
 }

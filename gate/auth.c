@@ -62,7 +62,7 @@ static enum err_kind check_mode(const struct auth *a, const struct stat *st, con
         return err_set(err, ERR_PRECONDITION, "%s is not a regular file", name);
     if (st->st_uid != a->owner && st->st_uid != 0)
         return err_set(err, ERR_PRECONDITION, "%s belongs to another account", name);
-    if (st->st_mode & 077)
+    if (!fs_kept(st))
         return err_set(err, ERR_PRECONDITION,
                        "%s can be read or written by group or others (chmod 600)", name);
     return ERR_OK;

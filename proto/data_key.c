@@ -92,7 +92,7 @@ enum err_kind data_key_load_private(const char *path, struct data_key **out, str
     struct stat st;
     if (stat(path, &st))
         return err_sys(err, errno, "%s", path);
-    if (st.st_mode & 077)
+    if (!fs_kept(&st))
         return err_set(err, ERR_PRECONDITION,
                        "%s: mode %04o lets others read the signing key (chmod 0400)", path,
                        st.st_mode & 07777);

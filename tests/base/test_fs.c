@@ -75,12 +75,38 @@ static void test_root_only(void **state)
         assert_int_equal(fs_root_only("/etc/passwd", &err), 0);
 }
 
+/* Private, or as a pod's secrets come: root's, readable by one group that this process is in. */
+static void test_kept(void **state)
+{
+    (void)state;
+    struct stat st = { .st_mode = S_IFREG | 0400, .st_gid = 54321 };
+    assert_true(fs_kept(&st));
+    st.st_mode = S_IFREG | 0440;
+    assert_false(fs_kept(&st)); /* a group of others */
+    if (getuid() == 0) {
+        assert_int_equal(setegid(54321), 0);
+        assert_true(fs_kept(&st));
+        st.st_uid = 1000; /* whoever owns it gives it to the group */
+        assert_false(fs_kept(&st));
+        st.st_uid = 0;
+        st.st_mode = S_IFREG | 0460;
+        assert_false(fs_kept(&st));
+        st.st_mode = S_IFREG | 0444;
+        assert_false(fs_kept(&st));
+        assert_int_equal(setegid(0), 0);
+    }
+    st.st_mode = S_IFREG | 0440;
+    st.st_gid = 0; /* root's own group is nobody's in particular */
+    assert_false(fs_kept(&st));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read_write),
         cmocka_unit_test(test_remove_tree_keeps_link_target),
         cmocka_unit_test(test_root_only),
+        cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

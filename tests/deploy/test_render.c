@@ -107,6 +107,10 @@ static void test_admission_policy(void **state)
     assert_true(with_cel > 5);
     assert_int_equal(json_array_size(list), with_cel);
     assert_string_equal(text_at(policy, "/spec/failurePolicy"), "Fail");
+    /* what the rules stand on; init and ephemeral containers are containers too */
+    assert_string_equal(text_at(policy, "/spec/variables/0/name"), "containers");
+    assert_non_null(strstr(text_at(policy, "/spec/variables/0/expression"), "initContainers"));
+    assert_non_null(strstr(text_at(policy, "/spec/variables/0/expression"), "ephemeralContainers"));
 }
 
 static void test_compose(void **state)
