@@ -149,7 +149,9 @@ def paid_requests(count):
     return out
 
 
-def timed(connection, path, headers):
+def timed(connection, path, headers, fresh=True):
+    if fresh:
+        connection.close()
     began = time.perf_counter()
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
@@ -174,17 +176,19 @@ def disk_ms(rig):
 
 
 def calls(rig, bare, report):
+    """A connection a call on both sides, as a buyer makes; the gate too opens one to the handler for each call."""
     bare.start()
     requests = paid_requests(CALLS + WARM)
     through = http.client.HTTPConnection("127.0.0.1", 18080)
     gate = http.client.HTTPConnection(rig.edge("bench"), 8402)
     direct = http.client.HTTPConnection(BARE, 8080)
-    ours, theirs, gates, syncs = [], [], [], []
+    ours, theirs, kept, gates, syncs = [], [], [], [], []
     for i in range(0, len(requests), BLOCK):
         block = requests[i:i + BLOCK]
         way = gate if i // BLOCK % 4 == 3 else through
         paid = [timed(way, "/hello?%d" % (i + j), headers) for j, headers in enumerate(block)]
         plain = [timed(direct, "/hello?%d" % (i + j), {}) for j in range(len(block))]
+        kept += [timed(direct, "/hello?%d" % (i + j), {}, fresh=False) for j in range(len(block))]
         syncs.append(disk_ms(rig))
         if i >= WARM:
             (gates if way is gate else ours).extend(paid)
@@ -193,6 +197,7 @@ def calls(rig, bare, report):
     report.line("paid call at the gate p50, and one fdatasync", "fdatasync", median(syncs), median(gates), "ms", "-", True, recorded=True)
     added = median(ours) - median(theirs)
     report.at_most("paid call, added p50", added, "ms", 5, "bare runsc p50", median(theirs))
+    report.line("bare call p50, a connection each", "the same kept alive", median(kept), median(theirs), "ms", "-", True, recorded=True)
     report.line("paid call p99", "bare runsc p99", percentile(theirs, 99), percentile(ours, 99), "ms", "-", True, recorded=True)
 
 
