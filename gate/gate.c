@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "gate/admin.h"
-#include "gate/challenge.h"
 #include "gate/ledger_settle.h"
 #include "gate/request.h"
+#include "gate/supported.h"
 
 #define SUPPORTED_AGAIN_MS 3000
 
@@ -36,56 +36,6 @@ const char *gate_not_ready(const struct gate *gate)
 
 /* ---- what the facilitator supports ---- */
 
-static bool kind_matches(const json_t *kind, const struct offer *offer)
-{
-    const char *scheme = json_string_value(json_object_get(kind, "scheme"));
-    const char *network = json_string_value(json_object_get(kind, "network"));
-    bool v1 = json_integer_value(json_object_get(kind, "x402Version")) == 1;
-    const char *want = v1 ? offer->v1_network : offer->network;
-    return scheme && network && want && strcmp(scheme, offer->scheme) == 0 &&
-           strcmp(network, want) == 0;
-}
-
-static const json_t *find_kind(const json_t *kinds, const struct offer *offer)
-{
-    const json_t *found = NULL;
-    size_t i;
-    json_t *kind;
-    json_array_foreach(kinds, i, kind)
-    {
-        if (!kind_matches(kind, offer))
-            continue;
-        if (json_integer_value(json_object_get(kind, "x402Version")) == 2)
-            return kind;
-        found = kind;
-    }
-    return found;
-}
-
-/* Learns what the facilitator adds to an offer; ERR_UNSUPPORTED names the first it does not take.
- */
-static enum err_kind learn_offers(struct gate_config *config, const json_t *supported,
-                                  struct err *err)
-{
-    const json_t *kinds = json_object_get(supported, "kinds");
-    for (size_t i = 0; i < config->routes.n; i++) {
-        struct route *route = &config->routes.routes[i];
-        for (size_t k = 0; k < route->offer_n; k++) {
-            const json_t *kind = find_kind(kinds, &route->offers[k]);
-            if (!kind)
-                return err_set(err, ERR_UNSUPPORTED,
-                               "the facilitator %s does not take scheme %s on %s, which route %s "
-                               "sells for",
-                               config->facilitator.url, route->offers[k].scheme,
-                               route->offers[k].network, route->path);
-            offer_learn(&route->offers[k], json_object_get(kind, "extra"));
-        }
-        if (route->offer_n && challenge_rebuild(route, config->origin, NULL, err))
-            return err->kind;
-    }
-    return ERR_OK;
-}
-
 static void ask_supported(struct gate *gate);
 
 static void on_ask_again(struct loop_timer *timer)
@@ -104,7 +54,7 @@ static void on_supported(void *arg, const json_t *supported, const struct err *e
         loop_after(gate->loop, &gate->supported_timer, SUPPORTED_AGAIN_MS, on_ask_again, gate);
         return;
     }
-    gate->unsellable = learn_offers(gate->config, supported, &mine) != ERR_OK;
+    gate->unsellable = supported_learn(gate->config, supported, &mine) != ERR_OK;
     gate->supported = !gate->unsellable;
     json_decref(gate->kinds);
     gate->kinds = json_deep_copy(supported);
@@ -414,7 +364,7 @@ enum err_kind gate_reload(struct gate *gate, struct gate_config *config, struct 
                        "%s changed: that needs a restart (utter-gate serve "
                        "--standby takes over without a gap)",
                        fixed);
-    if (gate->kinds && learn_offers(config, gate->kinds, err))
+    if (gate->kinds && supported_learn(config, gate->kinds, err))
         return err->kind;
     if (open_data(gate, config, err))
         return err->kind;

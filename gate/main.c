@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "gate/gate.h"
 #include "gate/ledger_cli.h"
+#include "gate/probe_facilitator.h"
 
 enum { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2 };
 
@@ -18,6 +19,8 @@ static const char USAGE[] =
     "       utter-gate check FILE               say everything that is wrong with a configuration\n"
     "       utter-gate probe ADDRESS            exit 0 when the gate behind this admin address is "
     "ready\n"
+    "       utter-gate probe-facilitator FILE   ask the facilitator of a configuration what it "
+    "takes\n"
     "       utter-gate ledger …                 what the ledger holds; resolve an open payment\n"
     "       utter-gate version\n"
     "FILE is one JSON file, described in utter-gate(8). ADDRESS is HOST:PORT or unix:PATH.\n";
@@ -194,6 +197,17 @@ static int cmd_probe(const char *address)
     return ready ? EXIT_FINE : EXIT_FAULT;
 }
 
+static int cmd_probe_facilitator(const char *path)
+{
+    struct err err = { 0 };
+    bool fine = false;
+    struct gate_config *config CLEANUP(config_unrefp) = NULL;
+    if (config_load(path, print_fault, NULL, &config, &err) ||
+        probe_facilitator(config, &fine, &err))
+        return fail("", &err);
+    return fine ? EXIT_FINE : EXIT_FAULT;
+}
+
 int main(int argc, char **argv)
 {
     bool standby = false;
@@ -212,6 +226,8 @@ int main(int argc, char **argv)
         return cmd_check(operand);
     if (strcmp(command, "probe") == 0 && operand)
         return cmd_probe(operand);
+    if (strcmp(command, "probe-facilitator") == 0 && operand)
+        return cmd_probe_facilitator(operand);
     if (strcmp(command, "version") == 0 || strcmp(command, "--version") == 0) {
         (void)printf("utter-gate %s\n", UTTER_VERSION);
         return EXIT_FINE;

@@ -195,3 +195,31 @@ def test_a_broken_disk_is_503_and_runs_nothing(cold):
     assert answer.status in (200, 503)
     if answer.status == 503:
         assert cold.stats()["settle"] == 0
+
+
+def test_probe_facilitator_says_what_is_taken(cold):
+    """Asked before any buyer comes: networks, the payload form, the token; and nothing moves."""
+    import subprocess
+
+    def probe(**change):
+        path = cold.write_config(cold.make_config(**change))
+        done = subprocess.run([cold.bin + "/utter-gate", "probe-facilitator", path], capture_output=True, text=True, timeout=20)
+        return done.returncode, done.stdout + done.stderr
+    code, said = probe(facilitator={"url": "http://127.0.0.1:%d" % free_port()})
+    assert code == 1 and "no answer to /supported" in said
+    cold.start_facilitator()
+    code, said = probe(facilitator={"url": "http://127.0.0.1:%d" % cold.facilitator_port})
+    assert code == 0 and "/a: exact on eip155:84532: taken" in said, said
+    assert "payload exact: understood" in said and "payload minimal: understood" in said
+    cold.script(verify=[{"mode": "422"}, {"mode": "ok"}])  # refuses what it does not know
+    code, said = probe()
+    assert code == 1 and "payload exact: NOT UNDERSTOOD" in said and 'set facilitator.payload to "minimal"' in said, said
+    cold.script(verify=[{"mode": "422"}, {"mode": "ok"}])
+    assert probe(facilitator={"payload": "minimal"})[0] == 0
+    cold.script(supported=[{"mode": "401"}])
+    code, said = probe()
+    assert code == 1 and "token" in said
+    code, said = probe(pay=[{"network": "eip155:424242", "asset": "0x" + "44" * 20, "to": "0x" + "55" * 20,
+                             "name": "X", "version": "1", "decimals": 6}])
+    assert code == 1 and "/a: exact on eip155:424242: NOT TAKEN" in said, said
+    assert cold.stats()["settle"] == 0 and cold.stats()["transfers"] == 0
