@@ -194,6 +194,11 @@ static bool read_options(int argc, char **argv, struct options *o)
 
 /* ---- agreeing ---- */
 
+static const char *at_most(const struct purchase *p)
+{
+    return p->offer.kind == PAY_UPTO ? "at most " : "";
+}
+
 static bool confirmed(const struct purchase *p, const char *url)
 {
     char answer[16] = "";
@@ -202,8 +207,8 @@ static bool confirmed(const struct purchase *p, const char *url)
         tell("no terminal to ask on: give --max or --yes");
         return false;
     }
-    fprintf(tty, "Pay %s %s on %s to %s for %s? [y/N] ", p->price, p->symbol, p->network_label,
-            p->offer.pay_to, url);
+    fprintf(tty, "Pay %s%s %s on %s to %s for %s? [y/N] ", at_most(p), p->price, p->symbol,
+            p->network_label, p->offer.pay_to, url);
     (void)fflush(tty);
     return fgets(answer, sizeof(answer), tty) && (answer[0] == 'y' || answer[0] == 'Y');
 }
@@ -211,8 +216,8 @@ static bool confirmed(const struct purchase *p, const char *url)
 static enum pay_exit agree(const struct options *o, const struct purchase *p)
 {
     struct err err;
-    fprintf(stderr, "utter-pay: price %s %s on %s to %s\n", p->price, p->symbol, p->network_label,
-            p->offer.pay_to);
+    fprintf(stderr, "utter-pay: price %s%s %s on %s to %s\n", at_most(p), p->price, p->symbol,
+            p->network_label, p->offer.pay_to);
     if (o->max && purchase_within(p, o->max, &err))
         return (enum pay_exit)fail(PAY_NOT_AGREED, "not paid: ", &err);
     if (o->max || o->yes || confirmed(p, o->request.url))
@@ -275,7 +280,9 @@ static int print_receipt(const struct pay_call *c, const struct purchase *p)
         tell("answered without a receipt: nothing was charged, or the seller does not say");
         return PAY_DONE;
     }
-    fprintf(stderr, "utter-pay: paid %s %s, transaction %s\n", p->price, p->symbol,
+    char price[PRICE_TEXT_MAX];
+    purchase_paid(p, json_string_value(json_object_get(receipt, "amount")), price);
+    fprintf(stderr, "utter-pay: paid %s %s, transaction %s\n", price, p->symbol,
             json_string_value(json_object_get(receipt, "transaction")));
     return PAY_DONE;
 }

@@ -2,19 +2,16 @@
 
 #include <inttypes.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/text.h"
-#include "gate/eip712.h"
-#include "gate/payment.h"
+#include "gate/pay/authorization.h"
 #include "gate/tokens.h"
 
 #define REQUIRED_MAX (64 * 1024)
 #define VALID_MAX_S 86400 /* a seller that wants a longer authorization gets none */
-#define V1_BACKDATE_S 600 /* as the official v1 client: clocks differ */
 
 void purchase_fini(struct purchase *p)
 {
@@ -63,9 +60,27 @@ static enum err_kind load(const char *header, size_t header_len, const char *bod
     return ERR_OK;
 }
 
+/* Permit2 and upto are of version 2. False when it is one that can be signed here. */
+static bool read_kind(const struct purchase *p, struct offer *o, const char *method,
+                      const json_t *extra, struct evm_address *facilitator)
+{
+    bool exact = strcmp(o->scheme, "exact") == 0;
+    if (exact && (!*method || strcmp(method, "eip3009") == 0)) {
+        o->kind = PAY_EIP3009;
+        return false;
+    }
+    if (p->version != 2)
+        return true;
+    o->kind = exact ? PAY_PERMIT2 : PAY_UPTO;
+    if (exact)
+        return strcmp(method, "permit2") != 0;
+    return strcmp(o->scheme, "upto") != 0 ||
+           !evm_address_parse(text_of(extra, "facilitatorAddress"), facilitator);
+}
+
 /* Reads one accepts item; ERR_UNSUPPORTED says why it cannot be paid from here. */
 static enum err_kind read_offer(const struct purchase *p, const json_t *item, struct offer *o,
-                                struct err *err)
+                                struct evm_address *facilitator, struct err *err)
 {
     const json_t *extra = json_object_get(item, "extra");
     const char *method = text_of(extra, "assetTransferMethod");
@@ -81,10 +96,10 @@ static enum err_kind read_offer(const struct purchase *p, const json_t *item, st
     o->pay_to = text_of(item, "payTo");
     o->domain_name = json_string_value(json_object_get(extra, "name"));
     o->domain_version = json_string_value(json_object_get(extra, "version"));
-    if (strcmp(o->scheme, "exact") != 0 || !o->chain_id ||
-        (*method && strcmp(method, "eip3009") != 0))
-        return err_set(err, ERR_UNSUPPORTED, "only exact with EIP-3009 on EVM networks is paid");
-    if (!o->domain_name || !o->domain_version)
+    if (!o->chain_id || read_kind(p, o, method, extra, facilitator))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "only exact with EIP-3009 or Permit2, and upto, on EVM networks is paid");
+    if (o->kind == PAY_EIP3009 && (!o->domain_name || !o->domain_version))
         return err_set(err, ERR_UNSUPPORTED, "the offer names no EIP-712 domain");
     if (!evm_address_parse(o->asset, &o->asset_address) ||
         !evm_address_parse(o->pay_to, &o->pay_to_address) ||
@@ -109,7 +124,8 @@ static enum err_kind describe(struct purchase *p, struct err *err)
         price_from_atomic(&o->amount, t->decimals, p->price);
     else
         u256_text(&o->amount, p->price);
-    if (t && (strcmp(t->name, o->domain_name) != 0 || strcmp(t->version, o->domain_version) != 0))
+    if (t && o->kind == PAY_EIP3009 &&
+        (strcmp(t->name, o->domain_name) != 0 || strcmp(t->version, o->domain_version) != 0))
         return err_set(err, ERR_UNSUPPORTED,
                        "the offer names %s's domain wrongly; a payment would be worthless",
                        t->symbol);
@@ -134,7 +150,7 @@ enum err_kind purchase_read(const char *header, size_t header_len, const char *b
     err_set(err, ERR_UNSUPPORTED, "the 402 offers nothing");
     json_array_foreach(json_object_get(out->required, "accepts"), i, item)
     {
-        if (read_offer(out, item, &out->offer, err))
+        if (read_offer(out, item, &out->offer, &out->facilitator, err))
             continue;
         if (!network_wanted(&out->offer, network)) {
             err_set(err, ERR_UNSUPPORTED, "nothing is offered on %s", network);
@@ -163,17 +179,18 @@ enum err_kind purchase_within(const struct purchase *p, const char *max, struct 
     return ERR_OK;
 }
 
-/* The signed members as texts, and the authorization they make. */
-static json_t *authorization_json(const struct eip712_transfer *t)
+void purchase_paid(const struct purchase *p, const char *amount, char out[PRICE_TEXT_MAX])
 {
-    char from[EVM_ADDRESS_TEXT], to[EVM_ADDRESS_TEXT], value[U256_TEXT_MAX], after[U256_TEXT_MAX],
-        before[U256_TEXT_MAX], nonce[65];
-    text_hex(t->nonce, 32, nonce);
-    char *hex CLEANUP_FREE = xasprintf("0x%s", nonce);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "from", evm_address_text(&t->from, from),
-                     "to", evm_address_text(&t->to, to), "value", u256_text(&t->value, value),
-                     "validAfter", u256_text(&t->valid_after, after), "validBefore",
-                     u256_text(&t->valid_before, before), "nonce", hex);
+    struct u256 charged;
+    if (p->offer.network && amount && u256_parse(amount, &charged)) {
+        const struct token *t = token_by_address(p->offer.network, p->offer.asset);
+        if (t)
+            price_from_atomic(&charged, t->decimals, out);
+        else
+            u256_text(&charged, out);
+        return;
+    }
+    (void)snprintf(out, PRICE_TEXT_MAX, "%s", p->price); /* a resumed one knows no offer */
 }
 
 static json_t *envelope(const struct purchase *p, json_t *take_payload)
@@ -208,33 +225,9 @@ static void encode(struct purchase *p, json_t *take_envelope)
 enum err_kind purchase_sign(struct purchase *p, const uint8_t secret[32], int64_t now,
                             struct err *err)
 {
-    const struct offer *o = &p->offer;
-    struct eip712_domain domain = {
-        .name = o->domain_name,
-        .version = o->domain_version,
-        .chain_id = o->chain_id,
-        .contract = o->asset_address,
-    };
-    struct eip712_transfer t = {
-        .to = o->pay_to_address,
-        .value = o->amount,
-        .valid_after = u256_from_u64(
-            p->version == 1 && now > V1_BACKDATE_S ? (uint64_t)now - V1_BACKDATE_S : 0),
-        .valid_before = u256_from_u64((uint64_t)now + o->max_timeout_s),
-    };
-    uint8_t digest[32], sig[EVM_SIGNATURE_LEN];
-    char hex[2 * EVM_SIGNATURE_LEN + 1];
-    if (RAND_bytes(t.nonce, sizeof(t.nonce)) != 1)
-        return err_set(err, ERR_INTERNAL, "no randomness for a nonce");
-    if (evm_secret_address(secret, &t.from, err))
+    json_t *payload = NULL;
+    if (authorization_sign(p, secret, now, &payload, err))
         return err->kind;
-    eip712_transfer_digest(&domain, &t, digest);
-    if (evm_sign(digest, secret, sig, err))
-        return err->kind;
-    text_hex(sig, sizeof(sig), hex);
-    evm_address_text(&t.from, p->payer);
-    char *signature CLEANUP_FREE = xasprintf("0x%s", hex);
-    encode(p, envelope(p, json_pack("{s:s, s:o}", "signature", signature, "authorization",
-                                    authorization_json(&t))));
+    encode(p, envelope(p, payload));
     return ERR_OK;
 }

@@ -2,8 +2,8 @@
  * What a seller asks and what the buyer signs: reading a 402 of either version, choosing an offer,
  * making the payment header. Pure but for randomness.
  *
- * Pays exact with EIP-3009 on EVM networks. A token that is known is only paid under its own
- * EIP-712 name and version.
+ * Pays exact (EIP-3009, Permit2) and upto on EVM networks; of upto the price is what it may cost at
+ * most. A token that is known is only paid under its own EIP-712 name and version.
  */
 #pragma once
 
@@ -16,13 +16,14 @@
 #include "gate/route.h"
 
 struct purchase {
-    int version;                /* 1 or 2 */
-    json_t *required;           /* owned: the 402's document */
-    json_t *chosen;             /* borrowed from required */
-    struct offer offer;         /* what the chosen item says; borrows from required */
-    char price[PRICE_TEXT_MAX]; /* "0.01", or atomic units of an unknown token */
-    const char *symbol;         /* "USDC", or the asset's address */
-    const char *network_label;  /* "Base Sepolia (testnet)" or the id */
+    int version;                    /* 1 or 2 */
+    json_t *required;               /* owned: the 402's document */
+    json_t *chosen;                 /* borrowed from required */
+    struct offer offer;             /* what the chosen item says; borrows from required */
+    struct evm_address facilitator; /* upto: who alone may settle */
+    char price[PRICE_TEXT_MAX];     /* "0.01", or atomic units of an unknown token */
+    const char *symbol;             /* "USDC", or the asset's address */
+    const char *network_label;      /* "Base Sepolia (testnet)" or the id */
     bool token_known;
     char *header; /* owned: value of the payment header, after purchase_sign() */
     char payer[EVM_ADDRESS_TEXT];
@@ -40,6 +41,9 @@ CHECKED enum err_kind purchase_read(const char *header, size_t header_len, const
 /* ERR_PRECONDITION when the price is above `max` (human units of the token), or the token is not
  * known and a human limit means nothing. */
 CHECKED enum err_kind purchase_within(const struct purchase *p, const char *max, struct err *err);
+
+/* What a receipt says was charged, for people: `amount` in atomic units, or NULL for the price. */
+void purchase_paid(const struct purchase *p, const char *amount, char out[PRICE_TEXT_MAX]);
 
 /* Signs: fills header and payer. now: seconds. */
 CHECKED enum err_kind purchase_sign(struct purchase *p, const uint8_t secret[32], int64_t now,

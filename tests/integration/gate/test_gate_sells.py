@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from rig import fetch, ok, raw
+from rig import PAY_TO, fetch, ok, raw
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(40)]
 
@@ -40,6 +40,25 @@ def test_utter_pay_buys(rig, version, tmp_path):
                            "-H", "Host: shop.test", "http://127.0.0.1:%d/a" % rig.port], capture_output=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b'{"answer":42}' and b"transaction 0x" in done.stderr
+
+
+@pytest.mark.parametrize("scheme,charge", [("exact", None), ("upto", None), ("upto", "2500")])
+def test_utter_pay_buys_by_permit2(cold, scheme, charge, tmp_path):
+    """The price of upto is a ceiling, and the receipt says what was charged."""
+    cold.start_facilitator()
+    cold.start_gate(pay=[{"network": "base-sepolia", "asset": "USDC", "to": PAY_TO, "scheme": scheme, "method": "permit2"}],
+                    routes=[{"path": "/a", "price": "0.01", **({"upto": {"handler_charge": True}} if scheme == "upto" else {})}])
+    cold.handler.answer = lambda request: ok(b"got it", extra='Settlement-Overrides: {"amount":"%s"}\r\n' % charge if charge else "")
+    key = str(tmp_path / "key")
+    subprocess.run([cold.bin + "/utter-pay", "key", "new", key], check=True, capture_output=True)
+    pay = [cold.bin + "/utter-pay", "--key", key, "-H", "Host: shop.test", "http://127.0.0.1:%d/a" % cold.port]
+    assert subprocess.run(pay + ["--max", "0.009"], capture_output=True).returncode != 0
+    done = subprocess.run(pay + ["--max", "0.01"], capture_output=True)
+    assert done.returncode == 0 and done.stdout == b"got it", done.stderr
+    assert (b"price at most 0.01 USDC" if scheme == "upto" else b"price 0.01 USDC") in done.stderr
+    assert (b"paid 0.0025 USDC" if charge else b"paid 0.01 USDC") in done.stderr, done.stderr
+    [transfer] = cold.book()["transfers"]
+    assert transfer["value"] == (charge or "10000") and "/permit2/" in transfer["key"]
 
 
 def test_a_handler_error_is_not_charged(rig):

@@ -165,7 +165,7 @@ def test_false_receipts_are_named(buyer, sell, receipt):
     {"scheme": "upto"}, {"network": "solana:x"}, {"asset": "USD"}, {"payTo": "merchant"},
     {"amount": "1.5"}, {"amount": "-1"}, {"maxTimeoutSeconds": 86401}, {"maxTimeoutSeconds": 0},
     {"extra": {}}, {"extra": {"name": "USD Coin", "version": "2"}},
-    {"extra": {"name": "USDC", "version": "2", "assetTransferMethod": "permit2"}}])
+    {"extra": {"name": "USDC", "version": "2", "assetTransferMethod": "erc7710"}}])
 def test_offers_that_are_not_paid(buyer, sell, change):
     seller = sell(terms=market.requirements(2, **change))
     done = buyer.run("--yes", seller.url)
