@@ -1,5 +1,7 @@
 #include "gate/ledger_report.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -141,10 +143,33 @@ static enum err_kind state_number(const char *name, int *number, bool *unresolve
                    name);
 }
 
+/* A page in memory until its read transaction has ended: a reader of `out` that stops reading would
+ * else hold it open, and the WAL could not be emptied for as long. */
+struct page {
+    FILE *file;
+    char *text;
+    size_t len;
+};
+
+static enum err_kind page_begin(struct page *page, struct err *err)
+{
+    *page = (struct page){ 0 };
+    page->file = open_memstream(&page->text, &page->len);
+    return page->file ? ERR_OK : err_sys(err, errno, "memory for a page");
+}
+
+static void page_end(struct page *page, FILE *out)
+{
+    (void)fclose(page->file);
+    if (out)
+        (void)fwrite(page->text, 1, page->len, out);
+    free(page->text);
+}
+
 /* One page; *after moves on, *n counts. The statement's reset ends the read transaction. */
-static enum err_kind write_page(struct store *store, sqlite3_stmt *stmt,
-                                const struct report *report, FILE *out, int64_t *after,
-                                uint64_t *rows, uint64_t *n, struct err *err)
+static enum err_kind step_page(struct store *store, sqlite3_stmt *stmt, const struct report *report,
+                               FILE *out, int64_t *after, uint64_t *rows, uint64_t *n,
+                               struct err *err)
 {
     int rc;
     *n = 0;
@@ -159,6 +184,18 @@ static enum err_kind write_page(struct store *store, sqlite3_stmt *stmt,
     if (rc != SQLITE_DONE)
         return err_set(err, ERR_UNAVAILABLE, "ledger: %s", sqlite3_errmsg(store_db(store)));
     return ERR_OK;
+}
+
+static enum err_kind write_page(struct store *store, sqlite3_stmt *stmt,
+                                const struct report *report, FILE *out, int64_t *after,
+                                uint64_t *rows, uint64_t *n, struct err *err)
+{
+    struct page page;
+    if (page_begin(&page, err))
+        return err->kind;
+    enum err_kind kind = step_page(store, stmt, report, page.file, after, rows, n, err);
+    page_end(&page, kind ? NULL : out);
+    return kind;
 }
 
 static void write_head(enum report_form form, FILE *out)
@@ -262,16 +299,17 @@ static void total_add(struct total *t, sqlite3_stmt *stmt)
         (void)u256_add(&t->sum, &amount, &t->sum);
 }
 
-enum err_kind report_totals(struct store *store, enum report_form form, FILE *out, struct err *err)
+static const char totals_sql[] =
+    "SELECT strftime('%Y-%m-%d', coalesce(settled_s, created_s), 'unixepoch') AS day, network,"
+    " asset, state, coalesce(charged, charge, amount) FROM payment ORDER BY day, network, asset";
+
+static enum err_kind write_totals(struct store *store, enum report_form form, FILE *out,
+                                  struct err *err)
 {
-    static const char sql[] =
-        "SELECT strftime('%Y-%m-%d', coalesce(settled_s, created_s), 'unixepoch') AS day, network,"
-        " asset, state, coalesce(charged, charge, amount) FROM payment"
-        " ORDER BY day, network, asset";
     sqlite3_stmt *stmt CLEANUP(finalize_) = NULL;
     struct total total = { 0 };
     bool first = true;
-    if (sqlite3_prepare_v2(store_db(store), sql, -1, &stmt, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(store_db(store), totals_sql, -1, &stmt, NULL) != SQLITE_OK)
         return err_set(err, ERR_INTERNAL, "ledger: %s", sqlite3_errmsg(store_db(store)));
     if (form == REPORT_TABLE)
         (void)fprintf(out, "%-10s  %-14s  %-42s  %8s  %16s  %8s  %9s  %10s\n", "DAY", "NETWORK",
@@ -296,4 +334,14 @@ enum err_kind report_totals(struct store *store, enum report_form form, FILE *ou
     return rc == SQLITE_DONE
                ? ERR_OK
                : err_set(err, ERR_UNAVAILABLE, "ledger: %s", sqlite3_errmsg(store_db(store)));
+}
+
+enum err_kind report_totals(struct store *store, enum report_form form, FILE *out, struct err *err)
+{
+    struct page page;
+    if (page_begin(&page, err))
+        return err->kind;
+    enum err_kind kind = write_totals(store, form, page.file, err);
+    page_end(&page, kind ? NULL : out);
+    return kind;
 }

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "gate/ledger_admin.h"
 #include "gate/ledger_cli.h"
+#include "gate/ledger_db.h"
 #include "gate/ledger_report.h"
 #include "tests/gate/ledger_rig.h"
 
@@ -112,6 +113,43 @@ static void totals(void **state)
     assert_int_equal(report_totals(store, REPORT_CSV, out, &err), ERR_OK);
     fflush(out);
     assert_non_null(strstr(text, ",3,30000,1,0,1\r\n"));
+}
+
+/* Writes nothing anywhere, and looks whether the store is in a read transaction at that time. */
+struct watcher {
+    struct store *store;
+    size_t bytes, held;
+};
+
+static ssize_t watch(void *arg, const char *data, size_t len)
+{
+    struct watcher *w = arg;
+    (void)data;
+    w->bytes += len;
+    w->held += sqlite3_txn_state(store_db(w->store), NULL) != SQLITE_TXN_NONE;
+    return (ssize_t)len;
+}
+
+/* A pipe that nobody empties must not hold a read transaction: the WAL would grow for as long. */
+static void nothing_is_written_in_a_transaction(void **state)
+{
+    struct rig *rig = *state;
+    struct store *store CLEANUP(store_closep) = NULL;
+    struct store_open how = { .path = rig->path, .read_only = true };
+    struct err err;
+    uint64_t rows;
+    assert_int_equal(store_open(&how, &store, &err), ERR_OK);
+    struct watcher watcher = { .store = store };
+    FILE *out CLEANUP_FILE = fopencookie(&watcher, "w", (cookie_io_functions_t){ .write = watch });
+    assert_non_null(out);
+    setbuf(out, NULL);
+    for (int form = REPORT_TABLE; form <= REPORT_CSV; form++) {
+        struct report report = { .form = (enum report_form)form };
+        assert_int_equal(report_rows(store, &report, out, &rows, &err), ERR_OK);
+        assert_int_equal(report_totals(store, (enum report_form)form, out, &err), ERR_OK);
+    }
+    assert_true(watcher.bytes > 500);
+    assert_int_equal(watcher.held, 0);
 }
 
 static void unknown_state_is_named(void **state)
@@ -237,8 +275,13 @@ static void command_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(rows_as_json),           T(rows_as_csv_and_table), T(totals),
-        T(unknown_state_is_named), T(operator_resolves),     T(command_line),
+        T(rows_as_json),
+        T(rows_as_csv_and_table),
+        T(totals),
+        T(unknown_state_is_named),
+        T(operator_resolves),
+        T(command_line),
+        T(nothing_is_written_in_a_transaction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
