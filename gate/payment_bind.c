@@ -177,7 +177,10 @@ static bool opaque_hash(const json_t *payload, const char *network, uint8_t out[
     const char *transaction = json_string_value(json_object_get(payload, "transaction"));
     if (text_starts(network, "solana:"))
         return transaction && solana_message_hash(transaction, out);
-    char *text CLEANUP_FREE = json_canonical(payload);
+    json_t *one CLEANUP_JSON = payment_one_spelling(payload);
+    if (!one)
+        return false;
+    char *text CLEANUP_FREE = json_canonical(one);
     sha256(text, strlen(text), out);
     return true;
 }

@@ -18,3 +18,8 @@ bool json_is_subset(const json_t *part, const json_t *whole);
 
 /* "0x" texts of 20 bytes compare by value, anything else byte for byte. */
 bool address_text_equal(const char *a, const char *b);
+
+/* A copy of an opaque scheme's payload in which what a facilitator may read alike is alike: hex is
+ * lower case, base64 is of one alphabet, unpadded, with its last bits zero. NULL: it holds a number
+ * that two readers may read differently (a fraction, an exponent, beyond 2^53). */
+json_t *payment_one_spelling(const json_t *payload);

@@ -2,6 +2,7 @@
  * Payments against the official clients' own headers and their mutants. Names with A or B and a
  * number are the attack classes of the threat model.
  */
+#include "gate/payment_parts.h"
 #include "tests/gate/payment_fixture.h"
 
 static int setup(void **state)
@@ -605,6 +606,46 @@ static void solana_transactions_that_are_none(void **state)
     }
 }
 
+/* A second spelling of what is signed must not be a second payment; other content must be. */
+static void opaque_spellings_are_one_payment(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } pairs[] = {
+        { "{\"m\":\"0xABcd\"}", "{\"m\":\"0xabcd\"}", true },
+        { "{\"m\":\"0Xabcd\"}", "{\"m\":\"0xabcd\"}", true },
+        { "{\"m\":\"AA+/\"}", "{\"m\":\"AA-_\"}", true },
+        { "{\"m\":\"AAA=\"}", "{\"m\":\"AAA\"}", true },
+        { "{\"m\":\"AAB=\"}", "{\"m\":\"AAA\"}", true },
+        { "{\"m\":\"AA==\"}", "{\"m\":\"AP\"}", true },
+        { "{\"m\":[{\"x\":\"0xA\"}]}", "{\"m\":[{\"x\":\"0xa\"}]}", true },
+        { "{\"m\":1,\"k\":2}", "{\"k\":2,\"m\":1}", true },
+        { "{\"m\":\"0xABce\"}", "{\"m\":\"0xabcd\"}", false },
+        { "{\"m\":\"AAA\"}", "{\"m\":\"AQA\"}", false },
+        { "{\"m\":\"a b\"}", "{\"m\":\"A b\"}", false },
+        { "{\"m\":1}", "{\"m\":2}", false },
+        { "{\"m\":\"1\"}", "{\"m\":1}", false },
+        { "{\"m\":null}", "{\"m\":false}", false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        json_t *a CLEANUP_JSON = json_loads(pairs[i].a, 0, NULL);
+        json_t *b CLEANUP_JSON = json_loads(pairs[i].b, 0, NULL);
+        json_t *one CLEANUP_JSON = payment_one_spelling(a);
+        json_t *two CLEANUP_JSON = payment_one_spelling(b);
+        assert_non_null(one);
+        assert_non_null(two);
+        assert_int_equal(json_equal(one, two), pairs[i].same);
+    }
+    static const char *const refused[] = { "[1.0]", "[1e2]", "[9007199254740993]",
+                                           "[-9007199254740993]", "{\"m\":{\"x\":[0.5]}}" };
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        json_t *value CLEANUP_JSON = json_loads(refused[i], 0, NULL);
+        assert_null(payment_one_spelling(value));
+    }
+}
+
 /* ---- what the facilitator gets ---- */
 
 static void exact_body_carries_the_bytes(void **state)
@@ -693,6 +734,7 @@ int main(void)
         cmocka_unit_test(echo_of_declared_extensions),
         cmocka_unit_test(solana_key_is_the_message),
         cmocka_unit_test(solana_transactions_that_are_none),
+        cmocka_unit_test(opaque_spellings_are_one_payment),
         cmocka_unit_test(exact_body_carries_the_bytes),
         cmocka_unit_test(upto_charge_replaces_the_amount),
         cmocka_unit_test(every_fault_has_a_status_and_words),
