@@ -319,6 +319,7 @@ static void finish(struct http_call *call, CURLcode code)
         (void)curl_easy_getinfo(call->easy, CURLINFO_CONNECT_TIME_T, &connect);
     call->result.maybe_sent = pre > 0 || call->body_sent > 0 || call->result.status;
     call->result.connect_ms = (uint64_t)(connect / 1000);
+    call->ended_well = code == CURLE_OK;
     enum http_call_outcome outcome = outcome_of(call, code);
     const char *why = outcome == HTTP_CALL_OK       ? NULL
                       : call->fault_why             ? call->fault_why
@@ -353,7 +354,10 @@ void curl_engine_end(struct http_call *call)
         call->shard->running--;
     curl_slist_free_all(call->headers);
     curl_slist_free_all(call->connect_to);
-    if (call->easy && !call->tainted && client->n_spare < SHARD_CALLS_MAX) {
+    /* A handle that has failed is not used again: libcurl 8.14 keeps in it that a body has to be
+     * sent anew, which on_upload() cannot, and every later call on it would fail before it was
+     * sent. */
+    if (call->easy && call->ended_well && !call->tainted && client->n_spare < SHARD_CALLS_MAX) {
         client->spare = xreallocarray(client->spare, client->n_spare + 1, sizeof(CURL *));
         client->spare[client->n_spare++] = call->easy;
     } else if (call->easy) {

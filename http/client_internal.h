@@ -47,7 +47,8 @@ struct http_call {
     struct curl_slist *headers;
     struct curl_slist *connect_to;
     char *method;
-    bool tainted; /* had options that another call must not inherit */
+    bool tainted;    /* had options that another call must not inherit */
+    bool ended_well; /* libcurl ended it without a fault: its handle may serve again */
     size_t body_sent;
     /* strict */
     struct strict *strict;
