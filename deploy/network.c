@@ -302,7 +302,7 @@ static enum err_kind cni(const struct settings *settings, const struct attachmen
     struct buf out CLEANUP(buf_fini);
     buf_init(&out, OUT_MAX);
     struct proc proc = {
-        .argv = argv, .env = (const char *const *)env, .input = input, .timeout_ms = 20000
+        .argv = argv, .env = (const char *const *)env, .input = input, .timeout_ms = 60000
     };
     enum err_kind kind = proc_run(&proc, &out, err);
     for (size_t i = 0; env[i]; i++)
