@@ -13,6 +13,7 @@ enum err_kind containerd_open(const char *address, const char *ns, const char *s
     struct containerd *cd CLEANUP(containerd_freep) = xcalloc(1, sizeof(*cd));
     if (rpc_open(address, &cd->rpc, err))
         return err->kind;
+    cd->address = xstrdup(address);
     cd->ns = xstrdup(ns);
     cd->snapshotter = xstrdup(snapshotter);
     *out = STEAL(cd);
@@ -24,10 +25,21 @@ void containerd_free(struct containerd *cd)
     if (!cd)
         return;
     rpc_free(cd->rpc);
+    free(cd->address);
     free(cd->ns);
     free(cd->snapshotter);
     free(cd->lease);
     free(cd);
+}
+
+const char *containerd_address(const struct containerd *cd)
+{
+    return cd->address;
+}
+
+const char *containerd_namespace(const struct containerd *cd)
+{
+    return cd->ns;
 }
 
 struct rpc_context cd_context(const struct containerd *cd, int ms)

@@ -24,6 +24,9 @@ CHECKED enum err_kind containerd_open(const char *address, const char *ns, const
                                       struct containerd **out, struct err *err);
 void containerd_free(struct containerd *cd);
 DEFINE_CLEANUP(struct containerd, containerd_free, containerd_freep)
+/* What it was opened with; borrowed. */
+const char *containerd_address(const struct containerd *cd);
+const char *containerd_namespace(const struct containerd *cd);
 
 /* "1.6.20~ds1" or the like; the caller frees. */
 CHECKED enum err_kind containerd_version(struct containerd *cd, char **out, struct err *err);

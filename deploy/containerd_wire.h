@@ -19,6 +19,7 @@
 
 struct containerd {
     struct rpc *rpc;
+    char *address;
     char *ns;
     char *snapshotter;
     char *lease; /* NULL: none */

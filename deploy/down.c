@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "deploy/claims_store.h"
 #include "deploy/deploy.h"
 #include "deploy/files.h"
 #include "deploy/image.h"
@@ -90,7 +91,7 @@ static enum err_kind down_locked(struct deploy *d, const struct slug *slug, cons
     }
     int host CLEANUP_FD = -1;
     if (files_remove_state(plan, err) || state_lock_host(d->settings, &host, err) ||
-        state_index_drop(d->settings, slug, err))
+        state_index_drop(d->settings, slug, err) || claims_forget(d->settings, plan, err))
         return err->kind;
     deploy_say(d, "purged    %s", slug->s);
     return ERR_OK;

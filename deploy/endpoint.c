@@ -133,6 +133,7 @@ static enum err_kind read_money(struct endpoint *e, struct err *err)
     e->pay_network = string_or(pay, "network", "base-sepolia");
     e->pay_asset = string_or(pay, "asset", "USDC");
     e->pay_scheme = string_or(pay, "scheme", "exact");
+    e->pay_shared = json_is_true(json_object_get(pay, "shared"));
     e->facilitator = string_or(facilitator, "url", "");
     if (token && place_path(e, "facilitator.tokenFile", token, "/etc/utter/", &e->token_file, err))
         return err->kind;

@@ -42,6 +42,7 @@ struct endpoint {
     const char *pay_network;
     const char *pay_asset;
     const char *pay_scheme;
+    bool pay_shared; /* other slugs of this host are paid there too */
     const char *facilitator;
     char *token_file; /* absolute, or NULL */
     const char *host;

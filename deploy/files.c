@@ -227,6 +227,23 @@ enum err_kind files_secrets(const struct plan *plan, const struct upstreams *ups
     return ERR_OK;
 }
 
+/* Owned by root and the group of the gates that share it. The file is made here, so that what
+ * SQLite puts beside it gets its mode, and the directory's set-group-id bit its group. */
+static enum err_kind make_claims(const struct plan *plan, struct err *err)
+{
+    char *parent CLEANUP_FREE =
+        xasprintf("%.*s", (int)(strrchr(plan->claims, '/') - plan->claims), plan->claims);
+    char *file CLEANUP_FREE = xasprintf("%s/" PLAN_CLAIMS_FILE, plan->claims);
+    if (own_dir(parent, 0, 0711, err) || fs_mkdirs(plan->claims, 0700, err))
+        return err->kind;
+    if (chown(plan->claims, 0, plan->claims_gid) || chmod(plan->claims, 02770))
+        return err_sys(err, errno, "%s", plan->claims);
+    int fd CLEANUP_FD = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0660);
+    if (fd < 0 || fchown(fd, 0, plan->claims_gid) || fchmod(fd, 0660))
+        return err_sys(err, errno, "%s", file);
+    return ERR_OK;
+}
+
 enum err_kind files_make(const struct plan *plan, const char *token_source, struct err *err)
 {
     const struct {
@@ -250,6 +267,8 @@ enum err_kind files_make(const struct plan *plan, const char *token_source, stru
         return err->kind;
     if (plan_has_data(plan) && files_data(plan, err))
         return err_prefix(err, "data proxy");
+    if (plan->claims && make_claims(plan, err))
+        return err_prefix(err, "claims store");
     if (token_source)
         return files_token(plan, token_source, err);
     return hand_over_token(plan, err);

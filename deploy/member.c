@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "deploy/strays.h"
 
 enum err_kind member_look(struct containerd *cd, const struct plan *plan,
                           const struct plan_member *member, enum member_state *out, struct err *err)
@@ -73,6 +74,7 @@ enum err_kind member_start(struct containerd *cd, const struct plan *plan,
 enum err_kind member_end(struct containerd *cd, const char *id, int grace_ms, struct err *err)
 {
     if (containerd_task_end(cd, id, grace_ms, err) || containerd_container_remove(cd, id, err) ||
+        strays_end(containerd_address(cd), containerd_namespace(cd), id, err) ||
         containerd_snapshot_remove(cd, id, err))
         return err_prefix(err, "remove %s", id);
     return ERR_OK;

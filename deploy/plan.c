@@ -1,5 +1,6 @@
 #include "deploy/plan.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #define FIRST_UID 210000
 #define FIRST_DATA_UID 220000
+#define FIRST_CLAIMS_GID 230000
 #define EDGE_FIRST 16 /* addresses before it on the edge are the host's and spare */
 #define VERIFY_MS 10000
 #define SETTLE_MS 30000
@@ -94,6 +96,8 @@ static json_t *gate_config(const struct endpoint *e, const struct settings *sett
     json_object_set_new(
         config, "ledger",
         json_pack("{s:s, s:b}", "path", "/var/lib/utter-gate/ledger.db", "create", 1));
+    if (e->pay_shared)
+        json_object_set_new(config, "claims", json_string(PLAN_CLAIMS_PLACE "/" PLAN_CLAIMS_FILE));
     if (e->upstreams.n)
         json_object_set_new(config, "data", plan_data_for_gate(e));
     return config;
@@ -119,6 +123,7 @@ void plan_free(struct plan *plan)
     free(plan->log_uri);
     free(plan->host);
     free(plan->pay);
+    free(plan->claims);
     free(plan->state);
     free(plan->run);
     free(plan);
@@ -192,7 +197,9 @@ static struct spec_place place_of(const struct plan *plan, const struct settings
                                 .state = plan->state,
                                 .uid = member == &plan->data ? plan->data_uid : plan->uid,
                                 .side = plan->side,
-                                .data = plan_has_data(plan) };
+                                .data = plan_has_data(plan),
+                                .claims = plan->claims,
+                                .claims_gid = plan->claims_gid };
 }
 
 static void bare(const char *with_bits, char out[20])
@@ -280,6 +287,14 @@ static enum err_kind make_hashes(struct plan *plan, const struct endpoint *e,
     return ERR_OK;
 }
 
+char *plan_pay(const struct endpoint *e)
+{
+    char *pay = xasprintf("%s %s %s", e->pay_network, e->pay_asset, e->pay_to);
+    for (char *at = pay; *at; at++)
+        *at = (char)tolower((unsigned char)*at);
+    return pay;
+}
+
 enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *settings,
                         const struct plan_facts *facts, struct plan **out, struct err *err)
 {
@@ -294,10 +309,14 @@ enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *
     plan->lifetime = endpoint->lifetime;
     plan->handler_s = endpoint->handler_s;
     plan->log_max = endpoint->log_max;
-    plan->pay = xasprintf("%s %s %s", endpoint->pay_network, endpoint->pay_asset, endpoint->pay_to);
+    plan->pay = plan_pay(endpoint);
     if (place_numbers(plan, settings, err))
         return err->kind;
     place_paths(plan, settings, facts);
+    if (endpoint->pay_shared) {
+        plan->claims = xasprintf("%s/claims.d/%u", settings->state_dir, facts->claims);
+        plan->claims_gid = FIRST_CLAIMS_GID + facts->claims;
+    }
     if (make_specs(plan, endpoint, settings, facts, err))
         return err->kind;
     if (make_hashes(plan, endpoint, settings, facts, err))
@@ -332,6 +351,10 @@ json_t *plan_record(const struct plan *plan)
     json_object_update_new(record, rest);
     json_object_set_new(record, "egressGateway", json_string(plan->egress_gateway));
     json_object_set_new(record, "dataUid", json_integer((json_int_t)plan->data_uid));
+    if (plan->claims) {
+        json_object_set_new(record, "claims", json_string(plan->claims));
+        json_object_set_new(record, "claimsGid", json_integer((json_int_t)plan->claims_gid));
+    }
     if (plan_has_data(plan)) {
         json_object_set_new(record, "data", member_record(&plan->data));
         json_object_set(record, "dataConfig", plan->data_config);
@@ -467,6 +490,13 @@ static enum err_kind load_all(const json_t *record, struct plan *plan, struct er
     if (json_object_get(record, "data") &&
         load_member(record, "data", PLAN_GATE_RUNTIME, &plan->data, err))
         return err->kind;
+    int64_t gid = 0;
+    const char *claims = NULL;
+    if (json_get_string(record, "claims", false, &claims, err) ||
+        json_get_int(record, "claimsGid", claims != NULL, 1, INT32_MAX, &gid, err))
+        return err->kind;
+    plan->claims = claims ? xstrdup(claims) : NULL;
+    plan->claims_gid = (uint32_t)gid;
     plan->data_config = json_deep_copy(json_object_get(record, "dataConfig"));
     plan->gate_config = json_deep_copy(json_object_get(record, "gateConfig"));
     plan->route = json_deep_copy(json_object_get(record, "route"));

@@ -27,6 +27,8 @@
 #define PLAN_EGRESS_BRIDGE "utter-egress"
 #define PLAN_DATA_PORT 80
 #define PLAN_INDEX_MAX 8000
+#define PLAN_CLAIMS_PLACE "/var/lib/utter-claims" /* where a gate sees its claims store */
+#define PLAN_CLAIMS_FILE "claims.db"
 
 /* What an image is, as containerd and its configuration blob say. */
 struct plan_image {
@@ -44,6 +46,7 @@ struct plan_facts {
     struct plan_image gate;
     struct plan_image data; /* zeroed where the endpoint has no upstreams */
     const char *logger;     /* absolute path of utter-log */
+    unsigned claims;        /* number of the wallet's claims store; 0 where it is not shared */
 };
 
 /* One container of the plan. */
@@ -80,18 +83,22 @@ struct plan {
     char *log_uri;
     char *host; /* public name */
     bool tls;
-    int64_t port;      /* of the handler */
-    int64_t lifetime;  /* seconds */
-    int64_t handler_s; /* seconds one call may take */
-    int64_t log_max;   /* bytes */
-    char *pay;         /* "network asset payTo": what a claims store would be shared by */
-    char *state;       /* <stateDir>/<slug> */
-    char *run;         /* <runDir>/<slug> */
+    int64_t port;        /* of the handler */
+    int64_t lifetime;    /* seconds */
+    int64_t handler_s;   /* seconds one call may take */
+    int64_t log_max;     /* bytes */
+    char *pay;           /* "network asset payTo", lower case: what a claims store is shared by */
+    char *claims;        /* directory of that store, or NULL: not shared */
+    uint32_t claims_gid; /* its group: the gates that share it */
+    char *state;         /* <stateDir>/<slug> */
+    char *run;           /* <runDir>/<slug> */
     char config_hash[DIGEST_SIZE]; /* of the gate's configuration without the handler's address */
     char route_hash[DIGEST_SIZE];  /* of the route without the gate's address */
     char hash[DIGEST_SIZE];        /* of all of it */
 };
 
+/* "network asset payTo" in lower case; the caller's. */
+char *plan_pay(const struct endpoint *endpoint);
 /* ERR_INVALID with the policy's own refusal where the file asks for what the runtime refuses. */
 CHECKED enum err_kind plan_make(const struct endpoint *endpoint, const struct settings *settings,
                                 const struct plan_facts *facts, struct plan **out, struct err *err);

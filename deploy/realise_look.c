@@ -16,6 +16,7 @@
 #include "deploy/netns.h"
 #include "deploy/network.h"
 #include "deploy/state.h"
+#include "deploy/strays.h"
 #include "deploy/traefik.h"
 
 #define ALIVE "/.well-known/utter/alive"
@@ -151,6 +152,22 @@ static enum err_kind sweep_snapshots(struct deploy *d, const struct slug *slug,
     return ERR_OK;
 }
 
+/* Shims of ids that have no container any more. */
+static enum err_kind sweep_shims(struct deploy *d, const struct slug *slug, const struct plan *plan,
+                                 struct err *err)
+{
+    const char *address = containerd_address(d->cd), *ns = containerd_namespace(d->cd);
+    json_t *ids CLEANUP_JSON = NULL;
+    if (strays_ids(address, ns, &ids, err))
+        return err->kind;
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const char *id = json_string_value(json_array_get(ids, i));
+        if (of_slug(slug, id) && !in_plan(plan, id) && member_end(d->cd, id, 0, err))
+            return err->kind;
+    }
+    return ERR_OK;
+}
+
 enum err_kind realise_sweep(struct deploy *d, const struct slug *slug, const struct plan *plan,
                             int grace_ms, struct err *err)
 {
@@ -168,7 +185,8 @@ enum err_kind realise_sweep(struct deploy *d, const struct slug *slug, const str
                 return err->kind;
         }
     }
-    if (sweep_namespaces(d, slug, plan, err) || sweep_snapshots(d, slug, plan, err))
+    if (sweep_shims(d, slug, plan, err) || sweep_namespaces(d, slug, plan, err) ||
+        sweep_snapshots(d, slug, plan, err))
         return err->kind;
     return ERR_OK;
 }

@@ -22,6 +22,8 @@ enum err_kind slug_parse(const char *text, struct slug *out, struct err *err)
         why = "may not begin or end with -";
     else if (strstr(text, "--"))
         why = "may not hold --";
+    else if (strcmp(text, "netns") == 0 || strcmp(text, "locks") == 0)
+        why = "is a name of utter-deploy's own directories";
     if (why)
         return err_set(err, ERR_INVALID, "slug \"%s\" %s",
                        text_safe(text ? text : "", safe, sizeof(safe)), why);

@@ -222,10 +222,14 @@ enum err_kind spec_gate(const struct endpoint *e, const json_t *image_config,
         bind(mounts, "/run/utter-data-key", key, false);
     }
     char *hostname CLEANUP_FREE = xasprintf("%s-gate", e->slug.s);
-    *out =
-        frame(hostname,
-              process(place->uid, args, environment(image_config, NULL), working_dir(image_config)),
-              mounts, linux_part(place, resources(512LL << 20, 2000, 128)));
+    json_t *runs =
+        process(place->uid, args, environment(image_config, NULL), working_dir(image_config));
+    if (place->claims) {
+        bind(mounts, PLAN_CLAIMS_PLACE, place->claims, true);
+        json_object_set_new(json_object_get(runs, "user"), "additionalGids",
+                            json_pack("[I]", (json_int_t)place->claims_gid));
+    }
+    *out = frame(hostname, runs, mounts, linux_part(place, resources(512LL << 20, 2000, 128)));
     return ERR_OK;
 }
 

@@ -24,6 +24,8 @@ struct spec_place {
     uint32_t uid;        /* gate */
     unsigned side;       /* gate: 0 or 1; each has its own configuration and admin socket */
     bool data;           /* gate: its slug has a data proxy */
+    const char *claims;  /* gate: directory of its claims store, or NULL */
+    uint32_t claims_gid; /* gate: the group that owns it */
 };
 
 /* *out is a new reference, the caller's. */

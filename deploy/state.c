@@ -57,14 +57,13 @@ enum err_kind state_lock_named(const struct settings *settings, const char *name
     return lock(settings, name, 0, fd, err);
 }
 
-static char *index_path(const struct settings *settings)
-{
-    return xasprintf("%s/index.json", settings->state_dir);
-}
+static const char slugs_file[] = "index.json";
+static const char claims_file[] = "claims.json";
 
-enum err_kind state_indexes(const struct settings *settings, json_t **out, struct err *err)
+static enum err_kind numbers_load(const struct settings *settings, const char *file, json_t **out,
+                                  struct err *err)
 {
-    char *path CLEANUP_FREE = index_path(settings);
+    char *path CLEANUP_FREE = xasprintf("%s/%s", settings->state_dir, file);
     enum err_kind kind = json_strict_load_file(path, RECORD_MAX, out, err);
     if (kind != ERR_NOT_FOUND)
         return kind;
@@ -72,11 +71,16 @@ enum err_kind state_indexes(const struct settings *settings, json_t **out, struc
     return ERR_OK;
 }
 
-static enum err_kind indexes_save(const struct settings *settings, const json_t *indexes,
-                                  struct err *err)
+enum err_kind state_indexes(const struct settings *settings, json_t **out, struct err *err)
 {
-    char *path CLEANUP_FREE = index_path(settings);
-    char *text CLEANUP_FREE = json_canonical(indexes);
+    return numbers_load(settings, slugs_file, out, err);
+}
+
+static enum err_kind numbers_save(const struct settings *settings, const char *file,
+                                  const json_t *numbers, struct err *err)
+{
+    char *path CLEANUP_FREE = xasprintf("%s/%s", settings->state_dir, file);
+    char *text CLEANUP_FREE = json_canonical(numbers);
     if (fs_mkdirs(settings->state_dir, 0711, err))
         return err->kind;
     return fs_write(path, text, strlen(text), 0600, true, err);
@@ -94,36 +98,59 @@ static bool taken(const json_t *indexes, unsigned number)
     return false;
 }
 
-enum err_kind state_index(const struct settings *settings, const struct slug *slug, unsigned *out,
-                          struct err *err)
+static enum err_kind number_of(const struct settings *settings, const char *file, const char *key,
+                               unsigned *out, struct err *err)
 {
-    json_t *indexes CLEANUP_JSON = NULL;
-    if (state_indexes(settings, &indexes, err))
+    json_t *numbers CLEANUP_JSON = NULL;
+    if (numbers_load(settings, file, &numbers, err))
         return err->kind;
-    const json_t *found = json_object_get(indexes, slug->s);
+    const json_t *found = json_object_get(numbers, key);
     if (found) {
         *out = (unsigned)json_integer_value(found);
         return ERR_OK;
     }
     unsigned number = 1;
-    while (taken(indexes, number))
+    while (taken(numbers, number))
         number++;
     if (number > PLAN_INDEX_MAX)
         return err_set(err, ERR_UNAVAILABLE, "this host holds %d slugs already", PLAN_INDEX_MAX);
-    json_object_set_new(indexes, slug->s, json_integer(number));
+    json_object_set_new(numbers, key, json_integer(number));
     *out = number;
-    return indexes_save(settings, indexes, err);
+    return numbers_save(settings, file, numbers, err);
+}
+
+static enum err_kind number_drop(const struct settings *settings, const char *file, const char *key,
+                                 struct err *err)
+{
+    json_t *numbers CLEANUP_JSON = NULL;
+    if (numbers_load(settings, file, &numbers, err))
+        return err->kind;
+    if (json_object_del(numbers, key))
+        return ERR_OK;
+    return numbers_save(settings, file, numbers, err);
+}
+
+enum err_kind state_index(const struct settings *settings, const struct slug *slug, unsigned *out,
+                          struct err *err)
+{
+    return number_of(settings, slugs_file, slug->s, out, err);
 }
 
 enum err_kind state_index_drop(const struct settings *settings, const struct slug *slug,
                                struct err *err)
 {
-    json_t *indexes CLEANUP_JSON = NULL;
-    if (state_indexes(settings, &indexes, err))
-        return err->kind;
-    if (json_object_del(indexes, slug->s))
-        return ERR_OK;
-    return indexes_save(settings, indexes, err);
+    return number_drop(settings, slugs_file, slug->s, err);
+}
+
+enum err_kind state_claims(const struct settings *settings, const char *pay, unsigned *out,
+                           struct err *err)
+{
+    return number_of(settings, claims_file, pay, out, err);
+}
+
+enum err_kind state_claims_drop(const struct settings *settings, const char *pay, struct err *err)
+{
+    return number_drop(settings, claims_file, pay, err);
 }
 
 enum err_kind state_load(const struct settings *settings, const char *slug, json_t **out,

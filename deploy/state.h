@@ -29,6 +29,13 @@ CHECKED enum err_kind state_index(const struct settings *settings, const struct 
                                   unsigned *out, struct err *err);
 CHECKED enum err_kind state_index_drop(const struct settings *settings, const struct slug *slug,
                                        struct err *err);
+/* The number of the claims store for what `pay` says, allocated if it has none. The caller holds
+ * the host's lock. */
+CHECKED enum err_kind state_claims(const struct settings *settings, const char *pay, unsigned *out,
+                                   struct err *err);
+/* Forgets it: no slug shares it any more. */
+CHECKED enum err_kind state_claims_drop(const struct settings *settings, const char *pay,
+                                        struct err *err);
 /* Object slug → index. The caller's. */
 CHECKED enum err_kind state_indexes(const struct settings *settings, json_t **out, struct err *err);
 

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "deploy/claims_store.h"
 #include "deploy/deploy.h"
 #include "deploy/endpoint.h"
 #include "deploy/files.h"
@@ -83,6 +84,16 @@ static bool interrupted(const struct up *up)
             state != MEMBER_RUNNING);
 }
 
+static enum err_kind claims_number(const struct up *up, unsigned *out, struct err *err)
+{
+    const struct endpoint *e = up->endpoint;
+    int lock CLEANUP_FD = -1;
+    char *pay CLEANUP_FREE = plan_pay(e);
+    if (state_lock_host(up->d->settings, &lock, err))
+        return err->kind;
+    return state_claims(up->d->settings, pay, out, err);
+}
+
 static enum err_kind make_plan(struct up *up, struct err *err)
 {
     struct plan_facts facts = {
@@ -93,6 +104,8 @@ static enum err_kind make_plan(struct up *up, struct err *err)
         .gate = { up->gate->name, up->gate->digest, up->gate->config },
         .logger = up->d->logger,
     };
+    if (up->endpoint->pay_shared && claims_number(up, &facts.claims, err))
+        return err->kind;
     if (up->data)
         facts.data = (struct plan_image){ up->data->name, up->data->digest, up->data->config };
     if (plan_make(up->endpoint, up->d->settings, &facts, &up->plan, err))
@@ -126,11 +139,13 @@ static enum err_kind check_payee(const struct up *up, struct err *err)
         if (state_load(up->d->settings, slug, &record, err))
             return err->kind;
         const char *pay = json_string_value(json_object_get(record, "pay"));
-        if (pay && strcasecmp(pay, up->plan->pay) == 0)
+        bool both = up->plan->claims && json_object_get(record, "claims");
+        if (pay && strcasecmp(pay, up->plan->pay) == 0 && !both)
             return err_set(err, ERR_PRECONDITION,
                            "pay.to: %s is paid on the same network and asset as slug %s; give this "
-                           "slug another address",
-                           strrchr(pay, ' ') + 1, slug);
+                           "slug another address, or set pay.shared: true in both files (%s lacks "
+                           "it) and run up for %s first",
+                           strrchr(pay, ' ') + 1, slug, up->plan->claims ? slug : "this one", slug);
     }
     return ERR_OK;
 }
@@ -162,7 +177,9 @@ static enum err_kind forget(const struct up *up, struct err *err)
         return ERR_OK;
     if (files_remove_state(up->plan, err) || state_lock_host(up->d->settings, &lock, err))
         return err->kind;
-    return state_index_drop(up->d->settings, &up->plan->slug, err);
+    if (state_index_drop(up->d->settings, &up->plan->slug, err))
+        return err->kind;
+    return claims_forget(up->d->settings, up->plan, err);
 }
 
 /* After a failed attempt: a first deployment disappears, a replacement leaves what ran before. */
@@ -190,6 +207,15 @@ static enum err_kind finish(struct up *up, const char *file, bool started, struc
     return save(up->d, up->plan, "up", before, started, err);
 }
 
+/* Checked and recorded under the host's lock: of two that begin at once, one sees the other. */
+static enum err_kind announce(const struct up *up, struct err *err)
+{
+    int lock CLEANUP_FD = -1;
+    if (state_lock_host(up->d->settings, &lock, err) || check_payee(up, err))
+        return err->kind;
+    return save(up->d, up->plan, "making", up->record, false, err);
+}
+
 static enum err_kind up_locked(struct up *up, const char *file, struct err *err)
 {
     struct deploy *d = up->d;
@@ -197,8 +223,7 @@ static enum err_kind up_locked(struct up *up, const char *file, struct err *err)
     char *space CLEANUP_FREE = NULL;
     if (files_check_space(d->settings, &space, err) ||
         containerd_lease(d->cd, lease, LEASE_SECONDS, err) || find_images(up, err) ||
-        find_record(up, err) || make_plan(up, err) || check_payee(up, err) ||
-        save(d, up->plan, "making", up->record, false, err))
+        find_record(up, err) || make_plan(up, err) || announce(up, err))
         return err->kind;
     struct realise what = { .plan = up->plan,
                             .old = up->old,

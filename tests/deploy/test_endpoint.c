@@ -102,6 +102,8 @@ static void test_malicious(void **state)
     (void)state;
     static const struct bad all[] = {
         { "slug", "slug: ../../etc", "slug: \"../../etc\" is not allowed here" },
+        { "slug", "slug: netns", "slug \"netns\" is a name of utter-deploy's own directories" },
+        { "slug", "slug: locks", "slug \"locks\" is a name of utter-deploy's own directories" },
         { "slug", "slug: a--b", "slug \"a--b\" may not hold --" },
         { "slug", "slug: A", "slug: \"A\" is not allowed" },
         { "slug", "slug: \"a\\nb\"", "slug: \"a\\nb\" is not allowed" },

@@ -82,7 +82,7 @@ def slow(rig):
 
 
 @pytest.mark.parametrize("how", ["up", "down"])
-@pytest.mark.parametrize("late", [0.1, 0.3, 0.7, 1.5])
+@pytest.mark.parametrize("late", [0, 0.1, 0.3, 0.7, 1.5])
 @pytest.mark.parametrize("member", ["h1", "gate"])
 def test_killed_while_containerd_creates(rig, host, slow, member, late, how):
     """Its bundle is there, the task is not: containerd cancels what the dead client asked for while the next one asks."""
