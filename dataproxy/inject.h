@@ -11,7 +11,7 @@
 #include "base/loop.h"
 #include "dataproxy/fetch.h"
 #include "dataproxy/outgoing.h"
-#include "dataproxy/scan.h"
+#include "base/scan.h"
 #include "dataproxy/secret.h"
 #include "dataproxy/upstream.h"
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
-#include "dataproxy/scan.h"
+#include "base/scan.h"
 
 void secret_init(struct secret *secret, const char *path)
 {

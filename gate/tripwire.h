@@ -1,6 +1,5 @@
 /*
- * Does a token stand in a handler's answer? As it is, percent-encoded, in hex, or in base64 of
- * either alphabet at any alignment.
+ * Does a token stand in a handler's answer? In every form and spelling of base/scan.h.
  *
  * A tripwire against mistakes: a handler that means to can always encode it otherwise. The control
  * is that the token dies with its request.

@@ -1,12 +1,13 @@
 /*
- * The tripwire for credentials: no complete occurrence of a secret, in the forms it is likely to be
+ * The tripwire for secrets: no complete occurrence of one, in the forms it is likely to be
  * reflected in, passes a scanned stream.
  *
- * Forms: as is, JSON-escaped, percent-encoded (reserved bytes, and every byte; digits in either
- * case), hex (either case), base64 in both alphabets at all three alignments (there the characters
- * that depend on what stands beside the secret are left out). A stream holds back (longest form −
- * 1) bytes until more is known, so that a secret cut across two reads is found before its end is
- * emitted.
+ * Forms: as is (letters in either case), hex (either case), base64 in both alphabets at all three
+ * alignments (there the characters that depend on what stands beside the secret are left out); each
+ * of them in every spelling of base/spelling.h: percent-, HTML-, JSON-, C- and quoted-printable
+ * escapes byte by byte, broken into lines. A stream holds back from the first byte that can still
+ * become one, so that a secret cut across reads is found before any of it is emitted, and other
+ * text is not delayed.
  *
  * It is a tripwire, not a wall: whoever can compute can re-encode. The wall is that the handler
  * never holds the credential and that an upstream is named by the operator.
@@ -32,8 +33,6 @@ void scan_set_unref(struct scan_set *set); /* the last one wipes and frees */
 DEFINE_CLEANUP(struct scan_set, scan_set_unref, scan_set_unrefp)
 /* Adds all forms of a secret of SCAN_SECRET_MIN … SCAN_SECRET_MAX bytes. */
 void scan_set_add(struct scan_set *set, const void *secret, size_t len);
-/* Bytes that a stream holds back; 0 for an empty set. */
-size_t scan_set_holdback(const struct scan_set *set);
 /* True when one of the forms stands in data. */
 bool scan_once(const struct scan_set *set, const void *data, size_t len);
 
