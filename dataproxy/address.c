@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/own.h"
+#include "base/text.h"
 
 /* Source: IANA IPv4 and IPv6 special-purpose address registries (RFC 6890 and its updates). */
 struct range4 {
@@ -130,6 +131,44 @@ bool address_allowed(const struct sockaddr *address, socklen_t len, bool interna
     if (why && !internal)
         *why = reason;
     return internal;
+}
+
+static uint32_t mask_of(unsigned bits)
+{
+    return bits ? UINT32_MAX << (32 - bits) : 0;
+}
+
+bool address_net_parse(const char *text, struct address_net *out)
+{
+    char address[INET_ADDRSTRLEN];
+    struct in_addr a;
+    uint64_t bits = 32;
+    size_t n = strcspn(text, "/");
+    if (n >= sizeof(address) || (text[n] && (!text_u64(text + n + 1, &bits) || bits > 32)))
+        return false;
+    memcpy(address, text, n);
+    address[n] = 0;
+    if (inet_pton(AF_INET, address, &a) != 1)
+        return false;
+    uint32_t mask = mask_of((unsigned)bits);
+    *out = (struct address_net){ .net = ntohl(a.s_addr) & mask, .mask = mask, .set = true };
+    return true;
+}
+
+struct address_net address_net_widen(struct address_net net, unsigned bits)
+{
+    net.mask &= mask_of(bits);
+    net.net &= net.mask;
+    return net;
+}
+
+bool address_in_net(const struct sockaddr *address, socklen_t len, const struct address_net *net)
+{
+    struct sockaddr_in in;
+    if (!net->set || len < sizeof(in) || address->sa_family != AF_INET)
+        return false;
+    memcpy(&in, address, sizeof(in));
+    return (ntohl(in.sin_addr.s_addr) & net->mask) == net->net;
 }
 
 bool address_is_odd_literal(const char *host)

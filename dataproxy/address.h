@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 enum address_class {
@@ -27,6 +28,18 @@ enum address_class address_classify(const struct sockaddr *address, socklen_t le
 /* May an upstream connect to it? `why` (may be NULL) names the reason when not. */
 bool address_allowed(const struct sockaddr *address, socklen_t len, bool internal,
                      const char **why);
+
+/* An IPv4 network; zeroed: none. */
+struct address_net {
+    uint32_t net; /* host order, already masked */
+    uint32_t mask;
+    bool set;
+};
+/* "198.18.0.4/31" or "198.18.0.4"; false for anything else. */
+bool address_net_parse(const char *text, struct address_net *out);
+/* The same with the prefix made at most `bits` long. */
+struct address_net address_net_widen(struct address_net net, unsigned bits);
+bool address_in_net(const struct sockaddr *address, socklen_t len, const struct address_net *net);
 
 /* For a host that is an address literal ("[::1]", "127.0.0.1" and every odd spelling inet_aton
  * takes: "0x7f.1", "2130706433", "127.1"): true when `host` is no plain dotted quad or bracketed

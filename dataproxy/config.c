@@ -103,21 +103,27 @@ static CHECKED enum err_kind read_upstreams(const json_t *tree, struct config *c
 
 static CHECKED enum err_kind read_tree(const json_t *tree, struct config *config, struct err *err)
 {
-    static const char *const names[] = { "slug",     "listen",    "peer",      "admin",   "session",
-                                         "keys",     "ledger",    "resolver",  "ca_file", "user",
-                                         "gate_uid", "max_calls", "upstreams", NULL };
+    static const char *const names[] = { "slug",      "listen",    "peer",     "admin",
+                                         "session",   "keys",      "ledger",   "resolver",
+                                         "ca_file",   "user",      "gate_uid", "max_calls",
+                                         "max_bytes", "upstreams", NULL };
     const char *slug = NULL;
     int64_t max_calls = 256;
+    int64_t max_bytes = 128 << 20;
     if (json_only_keys(tree, names, "configuration", err) ||
         json_get_string(tree, "slug", true, &slug, err) || read_strings(tree, config, err) ||
         json_get_int(tree, "gate_uid", true, 0, UINT32_MAX - 1, &config->gate_uid, err) ||
-        json_get_int(tree, "max_calls", false, 1, 10000, &max_calls, err))
+        json_get_int(tree, "max_calls", false, 1, 10000, &max_calls, err) ||
+        json_get_int(tree, "max_bytes", false, 1 << 20, INT64_C(1) << 36, &max_bytes, err))
         return err->kind;
     if (!data_name_valid(slug, DATA_SLUG_MAX))
         return err_set(err, ERR_INVALID, "\"slug\" must be 1 to %d of a-z, 0-9 and inner -",
                        DATA_SLUG_MAX);
     strcpy(config->slug, slug);
     config->max_calls = (size_t)max_calls;
+    config->max_bytes = (size_t)max_bytes;
+    if (config->peer && !address_net_parse(config->peer, &config->peer_net))
+        return err_set(err, ERR_INVALID, "\"peer\" must be an IPv4 ADDRESS/BITS, as 198.18.0.4/31");
     return read_upstreams(tree, config, err);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/own.h"
+#include "dataproxy/address.h"
 #include "dataproxy/upstream.h"
 
 #define CONFIG_UPSTREAMS_MAX 16
@@ -25,6 +26,9 @@ struct config {
     char *ca_file;    /* extra PEM bundle; NULL: system's */
     char *user;       /* name or uid to become; NULL: stay */
     size_t max_calls; /* in flight, all requests together [256] */
+    size_t max_bytes; /* of bodies, queues and answers kept for a cache, all calls together [128
+                         MiB] */
+    struct address_net peer_net; /* of `peer`; not set without */
     struct upstream upstream[CONFIG_UPSTREAMS_MAX];
     size_t n_upstreams;
 };

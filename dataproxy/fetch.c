@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dataproxy/address.h"
-
 static void fail(struct fetch *fetch, const char *why)
 {
     struct http_result result = { .outcome = HTTP_CALL_NO_CONNECT };
@@ -57,6 +55,10 @@ static bool keep(struct fetch *fetch, const struct sockaddr_storage *address, co
                           ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
                           : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
     char *to = fetch->address[fetch->n_addresses];
+    if (address_in_net(sa, sizeof(*address), &fetch->fetcher->own)) {
+        *why = "the slug's own network";
+        return false;
+    }
     return address_allowed(sa, sizeof(*address), fetch->internal, why) &&
            inet_ntop(sa->sa_family, raw, to, sizeof(fetch->address[0]));
 }

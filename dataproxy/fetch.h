@@ -6,12 +6,14 @@
  */
 #pragma once
 
+#include "dataproxy/address.h"
 #include "dataproxy/resolve.h"
 #include "http/client.h"
 
 struct fetcher {
     struct resolver *resolver;  /* borrowed */
     struct http_client *client; /* borrowed */
+    struct address_net own;     /* never connected to, internal or not: the handler's network */
 };
 
 /* Embedded in its owner. */

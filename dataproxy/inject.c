@@ -40,12 +40,28 @@ static void wipe_free(char *text)
     free(text);
 }
 
+/* base64 of user:password */
+static char *basic_pair(const struct injector *in)
+{
+    char *pair = xasprintf("%s:%s", in->upstream->inject.user, in->secret.value);
+    char *encoded = xmalloc(text_b64_len(strlen(pair)) + 1);
+    text_b64(pair, strlen(pair), encoded);
+    wipe_free(pair);
+    return encoded;
+}
+
 static void rebuild_scan(struct injector *in)
 {
     scan_set_unref(in->scan);
     in->scan = scan_set_new();
     if (in->secret.value)
         scan_set_add(in->scan, in->secret.value, in->secret.len);
+    if (in->upstream->inject.kind == INJECT_BASIC) {
+        /* What is sent is an encoding already, and can be encoded again. */
+        char *pair = basic_pair(in);
+        scan_set_add(in->scan, pair, strlen(pair));
+        wipe_free(pair);
+    }
     if (in->grant.token && strlen(in->grant.token) >= SCAN_SECRET_MIN)
         scan_set_add(in->scan, in->grant.token, strlen(in->grant.token));
 }
@@ -138,13 +154,10 @@ static bool add_query(struct injector *in, struct outgoing *out)
 
 static bool add_basic(struct injector *in, struct outgoing *out)
 {
-    char *pair = xasprintf("%s:%s", in->upstream->inject.user, in->secret.value);
-    char *encoded = xmalloc(text_b64_len(strlen(pair)) + 1);
-    text_b64(pair, strlen(pair), encoded);
-    char *value = xasprintf("Basic %s", encoded);
+    char *pair = basic_pair(in);
+    char *value = xasprintf("Basic %s", pair);
     bool added = outgoing_add(out, "Authorization", value);
     wipe_free(pair);
-    wipe_free(encoded);
     wipe_free(value);
     return added;
 }

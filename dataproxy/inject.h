@@ -9,9 +9,9 @@
 #pragma once
 
 #include "base/loop.h"
+#include "base/scan.h"
 #include "dataproxy/fetch.h"
 #include "dataproxy/outgoing.h"
-#include "base/scan.h"
 #include "dataproxy/secret.h"
 #include "dataproxy/upstream.h"
 

@@ -21,6 +21,8 @@ enum {
     EXIT_USAGE = 2,
 };
 
+#define SLUG_BITS 29 /* a slug's network: the handler's two addresses and their neighbours */
+
 struct house {
     struct config *config;
     struct loop *loop;
@@ -69,7 +71,10 @@ static CHECKED enum err_kind open_outside(struct house *house, struct err *err)
         resolver_new(house->loop, house->config->resolver, &house->resolver, err) ||
         http_client_new(house->loop, &client, &house->client, err))
         return err->kind;
-    house->fetcher = (struct fetcher){ .resolver = house->resolver, .client = house->client };
+    house->fetcher =
+        (struct fetcher){ .resolver = house->resolver,
+                          .client = house->client,
+                          .own = address_net_widen(house->config->peer_net, SLUG_BITS) };
     return ERR_OK;
 }
 

@@ -21,6 +21,7 @@
     (256 * 1024) /* bytes queued for a slow handler before the upstream is paused                  \
                   */
 #define ANSWER_FIELDS_MAX 32
+#define CACHE_KEY_MAX 65536
 
 /* What belongs to one upstream for as long as the proxy runs. */
 struct desk {
@@ -37,6 +38,7 @@ struct proxy {
     struct desk desk[CONFIG_UPSTREAMS_MAX];
     struct proxy_stats stats;
     struct call *calls;
+    size_t reserved; /* the sum over calls */
 };
 
 /* One handler's call. Lives from on_request() to finish(). */
@@ -54,10 +56,14 @@ struct call {
     struct scan_stream scan;
     bool scanning;
     bool begun; /* the answer's head is out */
-    bool head;  /* the method is HEAD: no body follows */
+    int status; /* the upstream's, and the fields that pass */
+    struct http_header answer[ANSWER_FIELDS_MAX];
+    size_t n_answer;
+    bool head; /* the method is HEAD: no body follows */
     const char *method;
     const void *body;
     size_t body_len;
+    size_t reserved; /* of the memory for all calls */
     size_t received; /* body bytes from the upstream */
     struct buf keep; /* for the cache */
     char *keep_type;
@@ -93,6 +99,8 @@ const char *proxy_outcome_name(enum proxy_outcome outcome)
 
 /* ---- the end of every call ---- */
 
+static void drop_head(struct call *call);
+
 static void release(struct call *call)
 {
     inject_wait_cancel(&call->inject);
@@ -101,10 +109,12 @@ static void release(struct call *call)
     if (call->scanning)
         scan_stream_fini(&call->scan);
     outgoing_fini(&call->outgoing);
+    drop_head(call);
     target_fini(&call->target);
     buf_fini(&call->keep);
     free(call->keep_type);
     free(call->cache_key);
+    call->proxy->reserved -= call->reserved;
     *call->prev = call->next;
     if (call->next)
         call->next->prev = call->prev;
@@ -178,41 +188,69 @@ static bool value_leaks(const struct call *call, const struct http_field *field)
     return scan_once(call->scan.set, field->value.p, field->value.len);
 }
 
-/* Copies what may pass; the caller ends the strings. */
-static size_t answer_headers(const struct call *call, const struct http_result *head,
-                             struct http_header *out)
+/* Copies what may pass. */
+static void keep_head(struct call *call, const struct http_result *head)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < head->n_fields && n < ANSWER_FIELDS_MAX; i++) {
-        char *name = http_str_dup(head->fields[i].name);
+    call->status = head->status;
+    for (size_t i = 0; i < head->n_fields && call->n_answer < ANSWER_FIELDS_MAX; i++) {
+        char *name CLEANUP_FREE = http_str_dup(head->fields[i].name);
         if (upstream_answer_header_allowed(name) && !value_leaks(call, &head->fields[i]) &&
             strcasecmp(name, "date") != 0)
-            out[n++] =
-                (struct http_header){ .name = name, .value = http_str_dup(head->fields[i].value) };
-        else
-            free(name);
+            call->answer[call->n_answer++] =
+                (struct http_header){ .name = STEAL(name),
+                                      .value = http_str_dup(head->fields[i].value) };
     }
-    return n;
 }
 
-static void begin_answer(struct call *call, const struct http_result *head)
+static void drop_head(struct call *call)
 {
-    struct http_header headers[ANSWER_FIELDS_MAX] = { 0 };
-    size_t n = answer_headers(call, head, headers);
-    call->record.status = head->status;
-    call->begun = true;
-    http_answer_begin(call->request, head->status, headers, n, -1);
-    for (size_t i = 0; i < n; i++) {
-        free((char *)(uintptr_t)headers[i].name);
-        free((char *)(uintptr_t)headers[i].value);
+    for (size_t i = 0; i < call->n_answer; i++) {
+        free((char *)(uintptr_t)call->answer[i].name);
+        free((char *)(uintptr_t)call->answer[i].value);
     }
+    call->n_answer = 0;
+}
+
+/* The head goes out with the first byte that may, so that what is found before is a clean refusal.
+ */
+static void begin_answer(struct call *call)
+{
+    if (call->begun)
+        return;
+    call->record.status = call->status;
+    call->begun = true;
+    http_answer_begin(call->request, call->status, call->answer, call->n_answer, -1);
+}
+
+static bool holds_word(struct http_str value, const char *word)
+{
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= value.len; i++) {
+        if (strncasecmp(value.p + i, word, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The upstream's own word goes before the operator's cache. */
+static bool may_keep(const struct http_result *head)
+{
+    for (size_t i = 0; i < head->n_fields; i++) {
+        const struct http_field *f = &head->fields[i];
+        if (http_str_is_nocase(f->name, "cache-control") &&
+            (holds_word(f->value, "no-store") || holds_word(f->value, "private")))
+            return false;
+        if (http_str_is_nocase(f->name, "vary") && holds_word(f->value, "*"))
+            return false;
+    }
+    return head->status == 200;
 }
 
 static void keep_for_cache(struct call *call, const struct http_result *head)
 {
     const struct http_field *type = http_result_find(head, "content-type");
-    call->keeping = call->cache_key && head->status == 200;
-    if (call->keeping && type)
+    call->keeping = call->cache_key && may_keep(head);
+    if (call->keeping && type && !value_leaks(call, type))
         call->keep_type = http_str_dup(type->value);
 }
 
@@ -233,7 +271,7 @@ static bool on_head(void *arg, const struct http_result *head)
             call->proxy->desk[call->target.upstream - call->proxy->parts.config->upstream]
                 .injector);
     keep_for_cache(call, head);
-    begin_answer(call, head);
+    keep_head(call, head);
     return true;
 }
 
@@ -246,8 +284,10 @@ static bool pass_on(struct call *call, struct buf *out)
     call->record.bytes_down += out->len;
     if (call->keeping)
         buf_append(&call->keep, out->data, out->len);
-    if (out->len)
+    if (out->len) {
+        begin_answer(call);
         http_answer_write(call->request, out->data, out->len);
+    }
     return true;
 }
 
@@ -299,6 +339,7 @@ static void complete(struct call *call)
         return;
     }
     put_in_cache(call, desk_of(call));
+    begin_answer(call);
     struct http_request *request = STEAL(call->request);
     http_request_on_gone(request, NULL, NULL);
     http_request_on_drained(request, NULL, NULL);
@@ -395,17 +436,26 @@ static void answer_cached(struct call *call, const struct cache_entry *entry)
     finish(call, PROXY_CACHED, NULL);
 }
 
+/* Everything of the handler's that the upstream sees is in the key: path, query and every header
+ * that passes. Called before the credential is put in. */
 static void make_cache_key(struct call *call)
 {
-    const struct http_field *accept = http_find(http_request_head(call->request), "accept");
-    if (call->head || strcmp(call->method, "GET") != 0 ||
-        http_find(http_request_head(call->request), "range") ||
-        http_find(http_request_head(call->request), "if-none-match") ||
-        http_find(http_request_head(call->request), "if-modified-since"))
+    static const char *const partial[] = { "range", "if-range", "if-none-match",
+                                           "if-modified-since" };
+    struct buf key CLEANUP(buf_fini);
+    buf_init(&key, CACHE_KEY_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(partial); i++) {
+        if (http_find(http_request_head(call->request), partial[i]))
+            return;
+    }
+    if (call->head || strcmp(call->method, "GET") != 0 || call->body_len)
         return;
-    call->cache_key =
-        xasprintf("%s?%s\n%.*s", call->target.path, call->target.query ? call->target.query : "",
-                  accept ? (int)accept->value.len : 0, accept ? accept->value.p : "");
+    buf_append_str(&key, buf_cstr(&call->outgoing.url));
+    for (size_t i = 0; i < call->outgoing.n_headers; i++)
+        buf_printf(&key, "\n%s:%s", call->outgoing.header[i].name, call->outgoing.header[i].value);
+    if (key.failed)
+        return;
+    call->cache_key = xstrdup(buf_cstr(&key));
     buf_init(&call->keep, call->target.upstream->cache_bytes);
 }
 
@@ -528,11 +578,22 @@ static bool admitted(struct call *call)
         return false;
     }
     memcpy(call->record.request_id, call->token.request_id, sizeof(call->record.request_id));
+    /* Asked again with the budgets, once the body is here. */
+    if (requests_check(proxy->parts.requests, &call->token, call->target.upstream->name,
+                       loop_now_ms(proxy->parts.loop), &err)) {
+        refuse(call, 403, PROXY_NOT_OPEN, keep_why(call, err.msg));
+        return false;
+    }
     return true;
 }
 
 static bool allowed(struct call *call)
 {
+    const struct upstream *u = call->target.upstream;
+    if (call->target.query && upstream_query_names_credential(u, call->target.query)) {
+        refuse(call, 403, PROXY_NOT_ALLOWED, "the query names the parameter of the credential");
+        return false;
+    }
     if (upstream_allows(call->target.upstream, call->method, call->target.path))
         return true;
     refuse(call, 403, PROXY_NOT_ALLOWED, "this method and path of the upstream are not allowed");
@@ -561,26 +622,13 @@ static bool understood(struct call *call)
 
 /* ---- 1. a handler asks ---- */
 
-/* "198.18.0.4/31": the handler's two addresses on the slug's network. */
+/* The handler's two addresses on the slug's network. */
 static bool from_handler(const struct config *config, const char *address)
 {
-    char net[64];
-    uint64_t bits = 32;
-    struct in_addr a;
-    struct in_addr b;
-    if (!config->peer)
-        return true;
-    (void)snprintf(net, sizeof(net), "%s", config->peer);
-    char *slash = strchr(net, '/');
-    if (slash) {
-        *slash = 0;
-        if (!text_u64(slash + 1, &bits) || bits > 32)
-            return false;
-    }
-    if (inet_pton(AF_INET, net, &a) != 1 || inet_pton(AF_INET, address, &b) != 1)
-        return false;
-    uint32_t mask = bits ? UINT32_MAX << (32 - bits) : 0;
-    return (ntohl(a.s_addr) & mask) == (ntohl(b.s_addr) & mask);
+    struct sockaddr_in in = { .sin_family = AF_INET };
+    return !config->peer_net.set ||
+           (inet_pton(AF_INET, address, &in.sin_addr) == 1 &&
+            address_in_net((const struct sockaddr *)&in, sizeof(in), &config->peer_net));
 }
 
 static void on_gone(struct http_request *request, void *arg)
@@ -606,6 +654,28 @@ static struct call *call_new(struct proxy *proxy, struct http_request *request)
     return call;
 }
 
+/* The most that this call can come to hold is set aside before any of it is read. */
+static bool reserved(struct call *call)
+{
+    struct proxy *proxy = call->proxy;
+    const struct upstream *u = call->target.upstream;
+    const struct http_head *head = http_request_head(call->request);
+    size_t need = PENDING_MAX + (u->cache_ms ? u->cache_bytes : 0);
+    if (u->cache_ms && u->response_body < u->cache_bytes)
+        need = PENDING_MAX + u->response_body;
+    if (head->framing == HTTP_FRAMED_LENGTH && head->content_length < u->request_body)
+        need += (size_t)head->content_length;
+    else if (head->framing != HTTP_FRAMED_NONE)
+        need += u->request_body;
+    if (need > proxy->parts.config->max_bytes - proxy->reserved) {
+        refuse(call, 503, PROXY_BUDGET, "too many bytes under way at once");
+        return false;
+    }
+    call->reserved = need;
+    proxy->reserved += need;
+    return true;
+}
+
 static void on_request(void *arg, struct http_request *request)
 {
     struct proxy *proxy = arg;
@@ -620,7 +690,7 @@ static void on_request(void *arg, struct http_request *request)
         refuse(call, 503, PROXY_BUDGET, "too many calls at once");
         return;
     }
-    if (!understood(call) || !admitted(call) || !allowed(call))
+    if (!understood(call) || !admitted(call) || !allowed(call) || !reserved(call))
         return;
     http_request_on_gone(request, on_gone, call);
     http_request_read_body(request, call->target.upstream->request_body, on_body, call);

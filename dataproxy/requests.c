@@ -156,15 +156,34 @@ static bool in_scope(const struct request *r, const char *upstream)
     return false;
 }
 
-enum err_kind requests_begin_call(struct requests *requests, const struct data_token *token,
-                                  const char *upstream, uint64_t now_ms, struct request_call *call,
-                                  struct err *err)
+static CHECKED enum err_kind find_open(const struct requests *requests,
+                                       const struct data_token *token, const char *upstream,
+                                       uint64_t now_ms, struct request **out, struct err *err)
 {
     struct request *r = find(requests, token->request_id);
     if (!r || !r->open || now_ms >= r->deadline_ms)
         return err_set(err, ERR_DENIED, "the request is not open");
     if (!in_scope(r, upstream) || !data_token_in_scope(token, upstream))
         return err_set(err, ERR_DENIED, "upstream %s is not in this request's scope", upstream);
+    *out = r;
+    return ERR_OK;
+}
+
+enum err_kind requests_check(const struct requests *requests, const struct data_token *token,
+                             const char *upstream, uint64_t now_ms, struct err *err)
+{
+    struct request *r;
+    return find_open(requests, token, upstream, now_ms, &r, err);
+}
+
+enum err_kind requests_begin_call(struct requests *requests, const struct data_token *token,
+                                  const char *upstream, uint64_t now_ms, struct request_call *call,
+                                  struct err *err)
+{
+    struct request *r;
+    enum err_kind kind = find_open(requests, token, upstream, now_ms, &r, err);
+    if (kind)
+        return kind;
     if (r->calls_left == 0 || r->calls_made >= token->calls)
         return err_set(err, ERR_UNAVAILABLE, "the request's calls are used up");
     if (r->bytes_left == 0 || r->bytes_moved >= token->bytes)

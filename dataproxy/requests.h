@@ -48,6 +48,10 @@ void requests_end_owner(struct requests *requests, const void *owner, const char
 /* Ends what is past its deadline and forgets ended ones whose deadline has passed. */
 void requests_expire(struct requests *requests, uint64_t now_ms);
 
+/* Is the request that the token names open, with this upstream in its scope? Takes nothing. */
+CHECKED enum err_kind requests_check(const struct requests *requests,
+                                     const struct data_token *token, const char *upstream,
+                                     uint64_t now_ms, struct err *err);
 /* Takes one call from the budgets of the request that the token names and links `call` to it. The
  * request's own scope and budgets bound the token's. ERR_DENIED: not open, ended, out of scope;
  * ERR_UNAVAILABLE: a budget is used up. */

@@ -102,13 +102,14 @@ enum err_kind resolver_new(struct loop *loop, const char *server, struct resolve
     struct resolver *resolver CLEANUP(resolver_freep) = xcalloc(1, sizeof(*resolver));
     char dns_only[] = "b";
     struct ares_options options = {
+        .flags = ARES_FLAG_NOSEARCH, /* an upstream's name is whole; no search list completes it */
         .timeout = QUERY_MS,
         .tries = TRIES,
         .sock_state_cb = on_state,
         .sock_state_cb_data = resolver,
         .lookups = dns_only,
     };
-    int mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB;
+    int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB;
     if (server)
         mask |= ARES_OPT_LOOKUPS;
     resolver->loop = loop;

@@ -107,6 +107,38 @@ bool upstream_allows(const struct upstream *u, const char *method, const char *p
     return false;
 }
 
+/* One name of a query, up to '=', '&' or ';', held against `name`. */
+static bool names(const char *query, size_t len, const char *name)
+{
+    size_t at = 0;
+    for (; *name; name++) {
+        uint8_t c;
+        if (at == len)
+            return false;
+        c = (uint8_t)query[at];
+        bool escaped = c == '%' && len - at >= 3 && text_unhex(query + at + 1, &c, 1);
+        at += escaped ? 3 : 1;
+        if (tolower(c) != tolower((unsigned char)*name))
+            return false;
+    }
+    /* PHP takes "key[]" and "key.x" for key. */
+    return at == len || query[at] == '[' || query[at] == '.' || query[at] == '%';
+}
+
+bool upstream_query_names_credential(const struct upstream *u, const char *query)
+{
+    if (u->inject.kind != INJECT_QUERY)
+        return false;
+    while (*query) {
+        size_t pair = strcspn(query, "&;");
+        size_t name = strcspn(query, "=&;");
+        if (names(query, name < pair ? name : pair, u->inject.name))
+            return true;
+        query += pair + (query[pair] != 0);
+    }
+    return false;
+}
+
 /* ---- headers ---- */
 
 static bool listed(const char *const *names, size_t n, const char *name)
@@ -146,8 +178,10 @@ static const char *const never_sent[] = {
 };
 
 static const char *const sent_by_default[] = {
-    "accept", "accept-language", "content-type", "if-none-match", "if-modified-since", "range",
+    "accept", "accept-language", "content-type", "if-none-match", "if-modified-since",
 };
+
+static const char *const sent_without_credential[] = { "range", "if-range" };
 
 bool upstream_header_allowed(const struct upstream *u, const char *name)
 {
@@ -156,6 +190,8 @@ bool upstream_header_allowed(const struct upstream *u, const char *name)
         (u->inject.kind == INJECT_SIGV4 && strncasecmp(name, "x-amz-", 6) == 0))
         return false;
     return listed(sent_by_default, ARRAY_LEN(sent_by_default), name) ||
+           (u->inject.kind == INJECT_NONE &&
+            listed(sent_without_credential, ARRAY_LEN(sent_without_credential), name)) ||
            listed((const char *const *)u->header, u->n_headers, name);
 }
 

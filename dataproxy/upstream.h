@@ -85,8 +85,14 @@ bool upstream_allows(const struct upstream *upstream, const char *method, const 
 bool upstream_path_valid(const char *path, size_t len);
 bool upstream_query_valid(const char *query, size_t len);
 
+/* Would the handler's query name the parameter that carries the credential? A second one of that
+ * name could be the one the upstream takes. Names are compared decoded, case ignored. */
+bool upstream_query_names_credential(const struct upstream *upstream, const char *query);
+
 /* May this request header pass to the upstream? Never for hop-by-hop, credentials, cookies,
- * forwarding and token headers, whatever the configuration says. */
+ * forwarding and token headers, whatever the configuration says. Range and If-Range pass only where
+ * they are listed or no credential is put in: what reflects a credential could be asked for it in
+ * pieces, each of which passes the scan. */
 bool upstream_header_allowed(const struct upstream *upstream, const char *name);
 /* May this header of the upstream's answer pass to the handler? */
 bool upstream_answer_header_allowed(const char *name);

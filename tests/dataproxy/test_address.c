@@ -86,6 +86,44 @@ static void test_internal(void **state)
     assert_false(address_allowed((struct sockaddr *)&in, sizeof(in), true, &why));
 }
 
+static bool in_net(const char *net, const char *address)
+{
+    struct address_net parsed = { 0 };
+    struct sockaddr_in in = { .sin_family = AF_INET };
+    assert_true(address_net_parse(net, &parsed));
+    assert_int_equal(inet_pton(AF_INET, address, &in.sin_addr), 1);
+    return address_in_net((const struct sockaddr *)&in, sizeof(in), &parsed);
+}
+
+static void test_nets(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { "",
+                                       "/",
+                                       "198.18.0.4/33",
+                                       "198.18.0/8",
+                                       "1.2.3.4/",
+                                       "::1/64",
+                                       "198.18.0.4/31 ",
+                                       "1.2.3.4/-1",
+                                       "111.111.111.1111/8" };
+    struct address_net net = { 0 };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        if (address_net_parse(bad[i], &net))
+            fail_msg("%s", bad[i]);
+    }
+    assert_true(in_net("198.18.0.4/31", "198.18.0.5"));
+    assert_false(in_net("198.18.0.4/31", "198.18.0.6") || in_net("198.18.0.4/31", "198.18.0.3"));
+    assert_true(in_net("198.18.0.4", "198.18.0.4") && in_net("1.1.1.1/0", "9.9.9.9"));
+    assert_true(address_net_parse("198.18.0.12/31", &net));
+    net = address_net_widen(net, 29);
+    assert_int_equal(net.net, 0xc6120008);
+    assert_int_equal(net.mask, 0xfffffff8);
+    const struct sockaddr_in in = { .sin_family = AF_INET };
+    assert_false(
+        address_in_net((const struct sockaddr *)&in, sizeof(in), &(struct address_net){ 0 }));
+}
+
 static void test_odd_literals(void **state)
 {
     (void)state;
@@ -109,6 +147,7 @@ int main(void)
         cmocka_unit_test(test_v6),
         cmocka_unit_test(test_scope_and_family),
         cmocka_unit_test(test_internal),
+        cmocka_unit_test(test_nets),
         cmocka_unit_test(test_odd_literals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,6 +90,10 @@ static void test_headers(void **state)
     assert_int_equal(load(good, &u, &err), 0);
     assert_true(upstream_header_allowed(&u, "Accept"));
     assert_true(upstream_header_allowed(&u, "x-custom"));
+    assert_false(upstream_header_allowed(&u, "Range") || upstream_header_allowed(&u, "if-range"));
+    u.inject.kind = INJECT_NONE;
+    assert_true(upstream_header_allowed(&u, "Range") && upstream_header_allowed(&u, "if-range"));
+    u.inject.kind = INJECT_HEADER;
     static const char *const never[] = { "Host",
                                          "Cookie",
                                          "Authorization",
