@@ -1,9 +1,11 @@
 /* Ed25519 keys of the data token: generated, loaded, named by their own content. */
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/sha.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -28,6 +30,7 @@ void data_key_free(struct data_key *key)
 {
     if (!key)
         return;
+    EVP_MD_CTX_free(key->verifier);
     EVP_PKEY_free(key->pkey);
     free(key);
 }
@@ -35,6 +38,16 @@ void data_key_free(struct data_key *key)
 const char *data_key_id(const struct data_key *key)
 {
     return key->id;
+}
+
+/* One text for every token of a key, so that a check compares it instead of reading it. */
+static void write_header(struct data_key *key)
+{
+    char header[DATA_HEADER_MAX * 3 / 4];
+    int n = snprintf(header, sizeof(header), "{\"alg\":\"EdDSA\",\"kid\":\"%s\",\"typ\":\"JWT\"}",
+                     key->id);
+    assert(text_b64_len((size_t)n) < sizeof(key->header));
+    (void)text_b64url(header, (size_t)n, key->header);
 }
 
 /* Takes pkey also when it fails. */
@@ -49,11 +62,15 @@ static CHECKED enum err_kind key_take(EVP_PKEY *taken, bool private, struct data
         return err_set(err, ERR_INVALID, "not an Ed25519 key");
     uint8_t digest[SHA256_DIGEST_LENGTH];
     SHA256(raw, len, digest);
-    struct data_key *key = xcalloc(1, sizeof(*key));
+    struct data_key *key CLEANUP(data_key_freep) = xcalloc(1, sizeof(*key));
     key->pkey = STEAL(pkey);
     key->private = private;
     text_hex(digest, DATA_KEY_ID_LEN / 2, key->id);
-    *out = key;
+    write_header(key);
+    key->verifier = EVP_MD_CTX_new();
+    if (!key->verifier || EVP_DigestVerifyInit(key->verifier, NULL, NULL, NULL, key->pkey) != 1)
+        return err_set(err, ERR_INTERNAL, "cannot set up an Ed25519 verification");
+    *out = STEAL(key);
     return ERR_OK;
 }
 

@@ -26,16 +26,33 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What no implementation on this library can be faster than. */
-static void verify_alone(const struct data_key *key, const char *text)
+/* What no implementation on this library can be faster than: one verification of a good signature,
+ * everything set up before. */
+struct alone {
+    EVP_MD_CTX *ready;
+    EVP_MD_CTX *ctx;
+    uint8_t signature[64];
+    uint8_t text[300];
+};
+
+static void alone_init(struct alone *alone, const struct data_key *key)
 {
-    static const uint8_t signature[64];
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    if (EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, key->pkey) != 1 ||
-        EVP_DigestVerify(ctx, signature, sizeof(signature), (const uint8_t *)text, strlen(text)) ==
-            1)
+    EVP_MD_CTX *sign = EVP_MD_CTX_new();
+    size_t len = sizeof(alone->signature);
+    *alone = (struct alone){ .ready = EVP_MD_CTX_new(), .ctx = EVP_MD_CTX_new() };
+    if (EVP_DigestSignInit(sign, NULL, NULL, NULL, key->pkey) != 1 ||
+        EVP_DigestSign(sign, alone->signature, &len, alone->text, sizeof(alone->text)) != 1 ||
+        EVP_DigestVerifyInit(alone->ready, NULL, NULL, NULL, key->pkey) != 1)
         exit(1);
-    EVP_MD_CTX_free(ctx);
+    EVP_MD_CTX_free(sign);
+}
+
+static void verify_alone(const struct alone *alone)
+{
+    if (EVP_MD_CTX_copy_ex(alone->ctx, alone->ready) != 1 ||
+        EVP_DigestVerify(alone->ctx, alone->signature, sizeof(alone->signature), alone->text,
+                         sizeof(alone->text)) != 1)
+        exit(1);
 }
 
 int main(void)
@@ -55,8 +72,10 @@ int main(void)
     double again[ROUNDS];
     double verify[ROUNDS];
     static struct memo memo;
+    struct alone alone;
     if (data_key_generate(&keys.key[0], NULL))
         return 1;
+    alone_init(&alone, keys.key[0]);
     for (int round = 0; round < ROUNDS; round++) {
         char *text[CALLS];
         double began = now_us();
@@ -79,7 +98,7 @@ int main(void)
         again[round] = (now_us() - began) / CALLS;
         began = now_us();
         for (int i = 0; i < CALLS; i++)
-            verify_alone(keys.key[0], text[0]);
+            verify_alone(&alone);
         verify[round] = (now_us() - began) / CALLS;
         for (int i = 0; i < CALLS; i++)
             free(text[i]);

@@ -185,7 +185,7 @@ class Proxy:
                   "calls": 1000, "bytes": 1 << 30, "scope": ["api"]}
         claims.update(change)
         head.update(header or {})
-        text = b64url(json.dumps(head).encode()) + "." + b64url(json.dumps(claims).encode())
+        text = b64url(json.dumps(head, separators=(",", ":")).encode()) + "." + b64url(json.dumps(claims).encode())
         return text + "." + b64url(key.sign(text.encode()))
 
     def ask(self, path, token=None, method="GET", body=None, headers=(), host="data"):
