@@ -33,6 +33,12 @@ static void write_metrics(const struct admin *admin, struct buf *page)
                "# TYPE utter_dataproxy_requests_open gauge\nutter_dataproxy_requests_open %zu\n"
                "# TYPE utter_dataproxy_gates gauge\nutter_dataproxy_gates %zu\n",
                calls.calls, requests.open, session_server_peers(admin->parts.sessions));
+    buf_append_str(page, "# TYPE utter_dataproxy_key gauge\n");
+    const char *id;
+    for (size_t i = 0; (id = proxy_key_id(admin->parts.proxy, i)); i++) {
+        if (*id)
+            buf_printf(page, "utter_dataproxy_key{id=\"%s\"} 1\n", id);
+    }
     buf_printf(page,
                "# TYPE utter_dataproxy_egress_lost_total counter\n"
                "utter_dataproxy_egress_lost_total %" PRIu64 "\n"

@@ -774,6 +774,15 @@ enum err_kind proxy_reload_keys(struct proxy *proxy, struct err *err)
     return ERR_OK;
 }
 
+const char *proxy_key_id(const struct proxy *proxy, size_t n)
+{
+    for (size_t i = 0; i < n && n < proxy->keys.n; i++) {
+        if (strcmp(data_key_id(proxy->keys.key[i]), data_key_id(proxy->keys.key[n])) == 0)
+            return "";
+    }
+    return n < proxy->keys.n ? data_key_id(proxy->keys.key[n]) : NULL;
+}
+
 void proxy_stats(const struct proxy *proxy, struct proxy_stats *out)
 {
     *out = proxy->stats;

@@ -43,6 +43,10 @@ int proxy_port(const struct proxy *proxy);
 /* Reads the key directory anew (rotation, SIGHUP); a bad one leaves the keys in hand. */
 CHECKED enum err_kind proxy_reload_keys(struct proxy *proxy, struct err *err);
 
+/* The id of the n-th public key in use, "" where an earlier file holds the same; NULL beyond the
+ * last. */
+const char *proxy_key_id(const struct proxy *proxy, size_t n);
+
 /* Counters since start, for the metrics page. Every call ends in exactly one outcome. */
 enum proxy_outcome {
     PROXY_OK,

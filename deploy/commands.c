@@ -144,6 +144,12 @@ enum err_kind command_token(const struct command_line *line, struct err *err)
     return operate_token(&d, line->args[0], line->args[1], err);
 }
 
+enum err_kind command_rotate(const struct command_line *line, struct err *err)
+{
+    WITH_DEPLOY(d);
+    return operate_rotate(&d, line->args[0], err);
+}
+
 enum err_kind command_backup(const struct command_line *line, struct err *err)
 {
     WITH_DEPLOY(d);

@@ -27,6 +27,7 @@ CHECKED enum err_kind command_image(const struct command_line *line, struct err 
 CHECKED enum err_kind command_doctor(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_audit(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_watch(const struct command_line *line, struct err *err);
+CHECKED enum err_kind command_rotate(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_token(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_backup(const struct command_line *line, struct err *err);
 CHECKED enum err_kind command_restore(const struct command_line *line, struct err *err);

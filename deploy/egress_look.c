@@ -1,10 +1,14 @@
 #include "deploy/egress_look.h"
 
 #include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"
 #include "base/own.h"
+#include "base/text.h"
+#include "deploy/rotate.h"
 
 #define BUSY_MS 1000
 
@@ -50,8 +54,12 @@ enum err_kind egress_look(const struct plan *plan, int limit, json_t **out, stru
     json_t *last CLEANUP_JSON = NULL;
     if (access(path, R_OK))
         return err_set(err, ERR_NOT_FOUND, "%s is not there", path);
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW, NULL) != SQLITE_OK)
         return err_set(err, ERR_UNAVAILABLE, "egress record %s cannot be opened", path);
+    /* The file is the proxy's: nothing in its schema is run. */
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     (void)sqlite3_busy_timeout(db, BUSY_MS);
     if (rows(db,
              "SELECT upstream, count(*) AS calls, sum(bytes_up) AS bytesUp, sum(bytes_down) AS "
@@ -66,4 +74,24 @@ enum err_kind egress_look(const struct plan *plan, int limit, json_t **out, stru
         return err->kind;
     *out = json_pack("{s:O, s:O}", "upstreams", upstreams, "last", last);
     return ERR_OK;
+}
+
+json_t *egress_counted(const struct plan *plan)
+{
+    static const char prefix[] = "utter_dataproxy_";
+    struct buf page CLEANUP(buf_fini);
+    json_t *out = json_object();
+    buf_init(&page, 65536);
+    if (rotate_metrics(plan, &page, ERR_IGNORED))
+        return out;
+    char *rest = NULL;
+    char *text CLEANUP_FREE = xstrdup(buf_cstr(&page));
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *value = strrchr(line, ' ');
+        if (!text_starts(line, prefix) || !value)
+            continue;
+        *value++ = '\0';
+        json_object_set_new(out, line + strlen(prefix), json_integer(strtoll(value, NULL, 10)));
+    }
+    return out;
 }

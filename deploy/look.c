@@ -150,6 +150,8 @@ static json_t *status_json(struct deploy *d, const json_t *record, const struct 
     json_t *egress = NULL;
     if (plan_has_data(plan) && egress_look(plan, 5, &egress, ERR_IGNORED) == ERR_OK)
         json_object_set_new(status, "egress", egress);
+    if (plan_has_data(plan))
+        json_object_set_new(status, "dataMetrics", egress_counted(plan));
     if (payments)
         json_object_set_new(status, "payments", payments);
     if (json_object_get(record, "reason"))
@@ -186,6 +188,22 @@ static void say_egress(struct deploy *d, const json_t *egress)
     }
 }
 
+/* The request ids are those of the gate's log and payments. */
+static void say_calls(struct deploy *d, const json_t *last)
+{
+    for (size_t i = 0; i < json_array_size(last); i++) {
+        const char *request, *upstream, *outcome;
+        json_int_t status, ms;
+        if (json_unpack(json_array_get(last, i), "{s:s, s:s, s:I, s:I, s:s}", "request", &request,
+                        "upstream", &upstream, "status", &status, "ms", &ms, "outcome",
+                        &outcome) == 0)
+            deploy_say(
+                d, "call      %s to %s: %" JSON_INTEGER_FORMAT " %s, %" JSON_INTEGER_FORMAT " ms",
+                *request ? request : "without a token", *upstream ? upstream : "no upstream",
+                status, outcome, ms);
+    }
+}
+
 static void say_payments(struct deploy *d, const json_t *payments)
 {
     for (size_t i = 0; i < json_array_size(payments); i++) {
@@ -217,6 +235,7 @@ enum err_kind look_status(struct deploy *d, const char *slug, bool json, struct 
     if (plan_has_data(plan)) {
         say_member(d, "data", status);
         say_egress(d, json_object_get(status, "egress"));
+        say_calls(d, json_at(status, "/egress/last"));
     }
     deploy_say(d, "route     %s", json_string_value(json_object_get(status, "route")));
     deploy_say(d, "limits    memory %" PRId64 " MiB, %" PRId64 " processes, lifetime %" PRId64 " s",

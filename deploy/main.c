@@ -31,6 +31,7 @@ static const struct command commands[] = {
     { "audit", "[--live] [SLUG]", "what runs now against the plan", 0, 1, command_audit },
     { "watch", "[--once]", "keep everything deployed true", 0, 0, command_watch },
     { "token", "SLUG FILE", "hand a new facilitator token over", 2, 2, command_token },
+    { "rotate", "SLUG", "make a new key pair for its data tokens", 1, 1, command_rotate },
     { "backup", "SLUG DIR", "copy ledger, configuration and token", 2, 2, command_backup },
     { "restore", "SLUG DIR", "put a backup back, before up", 2, 2, command_restore },
     { "upgrade", "--gate IMAGE [SLUG… | --all]", "move gates to another image, one after the other",

@@ -11,6 +11,7 @@
 #include "deploy/files.h"
 #include "deploy/payments.h"
 #include "deploy/proc.h"
+#include "deploy/rotate.h"
 #include "deploy/state.h"
 
 #define SECRET_MAX 65536
@@ -50,6 +51,14 @@ enum err_kind operate_token(struct deploy *d, const char *slug, const char *file
         return err->kind;
     deploy_say(d, "token     of %s replaced", slug);
     return ERR_OK;
+}
+
+enum err_kind operate_rotate(struct deploy *d, const char *slug, struct err *err)
+{
+    struct opened o CLEANUP(opened_fini) = { .lock = -1 };
+    if (open_slug(d, slug, &o, err))
+        return err->kind;
+    return rotate_keys(d, o.plan, err);
 }
 
 static enum err_kind copy_secret(const char *from, const char *to, struct err *err)

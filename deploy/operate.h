@@ -9,6 +9,8 @@
 /* Replaces the facilitator token: the durable copy, then the gate's, each by rename. */
 CHECKED enum err_kind operate_token(struct deploy *deploy, const char *slug, const char *file,
                                     struct err *err);
+/* A new key pair for the data tokens of a slug that is up (rotate.h). */
+CHECKED enum err_kind operate_rotate(struct deploy *deploy, const char *slug, struct err *err);
 /* Into an empty or absent directory (0700): ledger (SQLite's online backup), plan, token. The data
  * token's key is not part of it. */
 CHECKED enum err_kind operate_backup(struct deploy *deploy, const char *slug, const char *dir,

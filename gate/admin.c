@@ -35,6 +35,8 @@ static void readyz(struct gate *gate, struct http_request *http)
         json_pack("{s:b, s:s, s:s, s:s, s:s, s:i}", "ready", !why[0], "why", why, "instance",
                   gate->instance, "config_sha256", gate->config->sha256, "version", UTTER_VERSION,
                   "in_flight", (int)gate->n_requests);
+    if (gate->data_key)
+        json_object_set_new(body, "data_key", json_string(data_key_id(gate->data_key)));
     char *text CLEANUP_FREE = json_dumps(body, JSON_COMPACT);
     answer(http, why[0] ? 503 : 200, "application/json", text, strlen(text));
 }

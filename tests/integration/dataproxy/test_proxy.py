@@ -508,18 +508,62 @@ CLIENTS = {
     "curl as a proxy": ["curl", "-sS", "--max-time", "10", "-x", "http://x:TOKEN@127.0.0.1:PORT", "http://127.0.0.1:UPSTREAM/fine"],
     "urllib": ["/usr/bin/python3", "-c", "import urllib.request as u; print(u.urlopen(u.Request('http://127.0.0.1:PORT/api/fine', "
                "headers={'Host': 'data', 'Utter-Data-Token': 'TOKEN'})).read().decode())"],
+    "urllib as a proxy": ["/usr/bin/python3", "-c", "import urllib.request as u; print(u.build_opener(u.ProxyHandler({'http': 'http://x:TOKEN@127.0.0.1:PORT'}))"
+                          ".open('http://127.0.0.1:UPSTREAM/fine').read().decode())"],
+    "requests": ["/usr/bin/python3", "-c", "import requests as r; print(r.get('http://127.0.0.1:PORT/api/fine', headers={'Host': 'data', 'Utter-Data-Token': 'TOKEN'}, "
+                 "timeout=10).text)"],
+    "requests as a proxy": ["/usr/bin/python3", "-c", "import requests as r; print(r.get('http://127.0.0.1:UPSTREAM/fine', timeout=10, "
+                            "proxies={'http': 'http://x:TOKEN@127.0.0.1:PORT'}).text)"],
+    "go": ["./ask", "http://127.0.0.1:PORT/api/fine", "", "TOKEN"],
+    "go as a proxy": ["./ask", "http://127.0.0.1:UPSTREAM/fine", "http://x:TOKEN@127.0.0.1:PORT", ""],
     "node fetch": ["node", "-e", "fetch('http://127.0.0.1:PORT/api/fine', {headers: {'Utter-Data-Token': 'TOKEN'}})"
                    ".then(r => r.text()).then(console.log)"],
 }
 
 
+GO = """package main
+
+import ("fmt"; "io"; "net/http"; "net/url"; "os")
+
+func main() {
+	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) {
+		if os.Args[2] == "" {
+			return nil, nil
+		}
+		return url.Parse(os.Args[2])
+	}}
+	request, err := http.NewRequest("GET", os.Args[1], nil)
+	if err != nil {
+		panic(err)
+	}
+	if os.Args[3] != "" {
+		request.Header.Set("Utter-Data-Token", os.Args[3])
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		panic(err)
+	}
+	body, _ := io.ReadAll(answer.Body)
+	fmt.Println(string(body))
+}
+"""
+
+
 @pytest.mark.parametrize("client", CLIENTS)
-def test_ordinary_clients(proxy, gate, upstream, client):
-    if not shutil.which(CLIENTS[client][0]):
-        pytest.skip("%s is not on this machine" % CLIENTS[client][0])
+def test_ordinary_clients(proxy, gate, upstream, client, tmp_path):
+    program = "go" if client.startswith("go") else CLIENTS[client][0]
+    if not shutil.which(program):
+        pytest.skip("%s is not on this machine" % program)
+    if client.startswith("requests") and subprocess.run(["/usr/bin/python3", "-c", "import requests"], capture_output=True).returncode:
+        pytest.skip("python3-requests is not on this machine")
+    if program == "go":
+        # Its library is compiled once; the cache is the machine's.
+        (tmp_path / "ask.go").write_text(GO)
+        cache = {"GOCACHE": os.environ.get("GOCACHE", "/tmp/utter-go-cache"), "GOFLAGS": "-p=2", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+        subprocess.run(["go", "build", "-o", "ask", "ask.go"], cwd=tmp_path, env=dict(os.environ, **cache), check=True, timeout=600)
     words = [word.replace("TOKEN", proxy.token("r1")).replace("PORT", str(proxy.port)).replace("UPSTREAM", str(upstream.port))
              for word in CLIENTS[client]]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.stdout.strip() == "fine", done
 
 

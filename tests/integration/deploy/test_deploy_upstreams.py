@@ -121,6 +121,29 @@ def test_up_again_changes_nothing_and_audit_is_clean(rig, shop):
     assert "wired.data" in rig.ok("status", "wired", "--json")
     status = rig.ok("status", "wired")
     assert "upstream  api: " in status and "bytes down" in status
+    counted = json.loads(rig.ok("status", "wired", "--json"))["dataMetrics"]
+    assert counted['calls_total{outcome="ok"}'] > 0 and counted["gates"] == 1
+
+
+def test_status_and_logs_share_the_request_id(rig, shop):
+    paid(rig)
+    time.sleep(0.6)
+    line = [line for line in rig.ok("status", "wired").splitlines() if line.startswith("call ") and " to api: 200 ok" in line][0]
+    request = line.split()[1]
+    assert '"request":"%s"' % request in rig.ok("logs", "wired", "data") and request in rig.ok("logs", "wired", "gate")
+
+
+def test_rotated_keys_sign_the_next_call(rig, shop):
+    before = json.loads(rig.ok("status", "wired", "--json"))["dataMetrics"]
+    said = rig.ok("rotate", "wired")
+    new, old = said.split(": ")[1].split()[0], said.split("now, ")[1].split()[0]
+    counted = json.loads(rig.ok("status", "wired", "--json"))["dataMetrics"]
+    assert {key for key in counted if key.startswith("key{")} == {'key{id="%s"}' % new, 'key{id="%s"}' % old}
+    assert 'key{id="%s"}' % old in before and 'key{id="%s"}' % new not in before
+    assert paid(rig)["during"] == "200 weather is fine"
+    assert rig.run("stat", "-c", "%a %u", "/run/utter/wired/data-key/data.key").stdout.split() == ["400", str(rig.plan("wired")["uid"])]
+    assert sorted(os.listdir("/run/utter/wired/data-keys")) == sorted(["data.pub", old + ".pub"])
+    assert "0 drifts" in rig.ok("audit", "wired")
 
 
 def test_a_dead_data_proxy_is_put_back(rig, shop):
