@@ -92,14 +92,15 @@ static void check_namespace(struct audit *a, const struct plan_member *m,
         audit_expect(a, same_namespace(task->pid, m->netns), "%s is not in its namespace", m->id);
 }
 
-static void check_gate_process(struct audit *a, const struct cd_task *task)
+/* A trusted member: its own user, no capabilities, a filter, a root that cannot be written. */
+static void check_process(struct audit *a, const struct plan_member *member, uint32_t own,
+                          const struct cd_task *task)
 {
     char value[128], uid[32];
-    const char *id = a->plan->gate.id;
+    const char *id = member->id;
     if (task->state != CD_TASK_RUNNING)
         return;
-    (void)snprintf(uid, sizeof(uid), "%u\t%u\t%u\t%u", a->plan->uid, a->plan->uid, a->plan->uid,
-                   a->plan->uid);
+    (void)snprintf(uid, sizeof(uid), "%u\t%u\t%u\t%u", own, own, own, own);
     status_line(task->pid, "Uid", value, sizeof(value));
     audit_expect(a, strcmp(value, uid) == 0, "%s runs as \"%s\", not as uid %u", id, value,
                  a->plan->uid);
@@ -113,7 +114,7 @@ static void check_gate_process(struct audit *a, const struct cd_task *task)
     audit_expect(a, strcmp(value, "1") == 0, "%s may gain privileges", id);
     status_line(task->pid, "Seccomp", value, sizeof(value));
     audit_expect(a, strcmp(value, "2") == 0, "%s has no system call filter", id);
-    audit_mounts(a, &a->plan->gate, task->pid);
+    audit_mounts(a, member, task->pid);
 }
 
 /* ---- limits ---- */
@@ -280,13 +281,13 @@ static enum err_kind audit_one(struct deploy *d, const char *slug, bool live, un
     check_container(&a, &plan->gate, &gate);
     check_namespace(&a, &plan->handler, &handler);
     check_namespace(&a, &plan->gate, &gate);
-    check_gate_process(&a, &gate);
+    check_process(&a, &plan->gate, plan->uid, &gate);
     if (plan_has_data(plan)) {
         struct cd_task data;
         check_container(&a, &plan->data, &data);
         check_namespace(&a, &plan->data, &data);
-        if (data.state == CD_TASK_RUNNING)
-            audit_mounts(&a, &plan->data, data.pid);
+        check_process(&a, &plan->data, plan->data_uid, &data);
+        audit_data(&a, data.state == CD_TASK_RUNNING);
     }
     check_limits(&a, &handler);
     check_network(&a);

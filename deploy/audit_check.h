@@ -24,3 +24,7 @@ void audit_live(struct audit *a);
 /* audit_mounts.c: the mounts of a trusted member's process against its spec: none more, the
  * read-only ones read-only. */
 void audit_mounts(struct audit *a, const struct plan_member *member, uint32_t pid);
+
+/* audit_data.c: the data proxy's files, keys and session against the plan; `running`: also what it
+ * says of itself. */
+void audit_data(struct audit *a, bool running);

@@ -146,6 +146,30 @@ def test_rotated_keys_sign_the_next_call(rig, shop):
     assert "0 drifts" in rig.ok("audit", "wired")
 
 
+DRIFTS = {
+    "mode": (["chmod", "0444", "/run/utter/wired/secrets/api"], ["chmod", "0400", "/run/utter/wired/secrets/api"], "secrets/api has mode 0444"),
+    "owner": (["chown", "1", "/run/utter/wired/data-key/data.key"], ["sh", "-c", "chown $(stat -c %u /run/utter/wired/data-key) /run/utter/wired/data-key/data.key"],
+              "data.key belongs to uid 1"),
+    "pair": (["mv", "/run/utter/wired/data-keys/data.pub", "/run/utter/wired/data-keys/away"], ["mv", "/run/utter/wired/data-keys/away", "/run/utter/wired/data-keys/data.pub"],
+             "does not hold the public half"),
+    "configuration": (["sed", "-i.before", "s/fine/any/", "CONFIG"], ["mv", "CONFIG.before", "CONFIG"], "data.json is not the plan's"),
+    "secret": (["mv", "/run/utter/wired/secrets/api", "/run/utter/wired/secrets/away"], ["mv", "/run/utter/wired/secrets/away", "/run/utter/wired/secrets/api"],
+               "secrets/api is missing"),
+}
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+def test_audit_names_drifts_of_the_data_proxy(rig, shop, drift):
+    do, undo, line = DRIFTS[drift]
+    config = rig.path("var/wired/data/data.json")
+    done = rig.run(*[word.replace("CONFIG", config) for word in do])
+    assert done.returncode == 0, done.stderr
+    found = rig.deploy("audit", "wired")
+    assert rig.run(*[word.replace("CONFIG", config) for word in undo]).returncode == 0
+    assert found.returncode != 0 and line in found.stdout + found.stderr, found
+    assert "0 drifts" in rig.ok("audit", "wired")
+
+
 def test_a_dead_data_proxy_is_put_back(rig, shop):
     rig.run("ctr", "-a", rig.sock, "-n", "utter", "task", "kill", "-s", "KILL", "wired.data")
     rig.until(lambda: "STOPPED" in rig.run("ctr", "-a", rig.sock, "-n", "utter", "task", "ls").stdout)
@@ -154,6 +178,22 @@ def test_a_dead_data_proxy_is_put_back(rig, shop):
     assert "wired.data listens" in rig.ok("up", shop["file"])
     got = rig.pay("wired", edge=rig.edge("wired"), retry=20)
     assert got.returncode == 0, got.stderr + rig.ok("logs", "wired", "gate")
+
+
+def test_watch_puts_a_dead_proxy_back(rig, shop):
+    watch = rig.spawn("watch.log", rig.bin + "/utter-deploy", "watch")
+    try:
+        rig.until(lambda: "watch" in rig.ok("status", "wired") and "nothing will be restarted" not in rig.ok("status", "wired"))
+        before = rig.run("ctr", "-a", rig.sock, "-n", "utter", "task", "ls").stdout
+        rig.run("ctr", "-a", rig.sock, "-n", "utter", "task", "kill", "-s", "KILL", "wired.data")
+        row = lambda text: [line.split() for line in text.splitlines() if line.startswith("wired.data ")]
+        rig.until(lambda: (now := row(rig.run("ctr", "-a", rig.sock, "-n", "utter", "task", "ls").stdout)) and now[0][2] == "RUNNING" and now[0][1] != row(before)[0][1], 30)
+        got = rig.pay("wired", edge=rig.edge("wired"), retry=20)
+        assert got.returncode == 0 and json.loads(got.stdout)["during"] == "200 weather is fine", got.stderr
+    finally:
+        watch.terminate()
+        watch.wait(30)
+    assert "0 drifts" in rig.ok("audit", "wired")
 
 
 def test_down_leaves_nothing(rig, shop):
