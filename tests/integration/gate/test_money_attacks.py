@@ -58,6 +58,30 @@ def test_a1_concurrent_copies_run_once(cold):
     assert any(a.status == 200 for a in answers) and not any(a.status == 402 for a in answers)
 
 
+def test_one_payment_in_all_clothes_at_once(cold):
+    """One authorization for many resources, in both versions, with and without identifier and secret, all at the same time:
+    whichever is first has it; one run, one transfer, one answer, and nobody is asked to pay again."""
+    cold.start_facilitator("--resettle", "idempotent")
+    cold.start_gate(limits={"per_payer": 64, "waiters": 64})
+    count = iter(range(1000))
+    cold.handler.answer = lambda request: [0.2, ok(json.dumps({"run": next(count), "for": request.line}).encode())]
+    challenge, old = cold.challenge(), cold.challenge(version=1)
+    for turn in range(1, 6):
+        payload = authorization(cold.buyer, challenge["accepts"][0])
+
+        def ask(i):
+            path = ["/a", "/b", "/a?x=1", "/x/1", "/a"][i % 5]
+            header = cold.header(payload, old["accepts"][0], version=1) if i % 3 == 0 else \
+                cold.header(payload, challenge["accepts"][0], challenge, 2, "collide-%016d" % (i % 4) if i % 5 == 0 else None)
+            if i % 4 == 1:
+                header["Utter-Resume"] = "s" * 40 + str(i % 2)
+            return fetch(cold.port, path, "POST" if i % 7 == 0 and path.startswith("/a") else "GET", header)
+        answers = together(24, ask)
+        assert cold.stats()["transfers"] == len(cold.handler.runs) == turn
+        assert len({a.body for a in answers if a.status == 200}) == 1
+        assert not any(a.status == 402 for a in answers), [a.status for a in answers]
+
+
 def test_a1_v1_and_v2_of_one_authorization_are_one_payment(rig):
     challenge = rig.challenge()
     payload = authorization(rig.buyer, challenge["accepts"][0])
