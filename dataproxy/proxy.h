@@ -3,6 +3,7 @@
  *
  * proxy.c reads from top to bottom as a call lives: who asks, for what, with which token; allowed,
  * within budget; resolved, judged, with its credential; streamed back, scanned, counted; recorded.
+ * It is longer than other files because a life in two files is harder to check than in one.
  */
 #pragma once
 
