@@ -42,8 +42,8 @@ class Proxy:
         os.mkdir(os.path.join(folder, "proxy"))
         self.real = proxyrig.Proxy(os.path.join(folder, "proxy"), build, Address)
         self.gate = self.real.gate()
-        self.gate.open("bench", calls=1000000, bytes=1 << 30)
-        self.headers = {"Host": "data", "Utter-Data-Token": self.real.token("bench", calls=1000000)}
+        self.gate.open("bench", calls=1000000, bytes=1 << 30, ms=600000)
+        self.headers = {"Host": "data", "Utter-Data-Token": self.real.token("bench", calls=1000000, exp=int(time.time()) + 600)}
         self.port, self.pid = self.real.port, self.real.process.pid
 
 
