@@ -38,7 +38,7 @@ static const struct command commands[] = {
       0, 99, command_upgrade },
     { "render", "compose|kubernetes|traefik|cni|gate FILE", "print the plan as files", 2, 2,
       command_render },
-    { "image", "gate PROGRAM [NAME] | import ARCHIVE NAME", "put an image into containerd", 2, 3,
+    { "image", "gate|data PROGRAM [NAME] | import ARCHIVE NAME", "put an image into containerd", 2, 3,
       command_image },
     { "exec", "SLUG …", "refused: nothing runs beside a handler", 0, 99, command_exec },
 };
