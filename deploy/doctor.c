@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "deploy/audit.h"
+#include "deploy/certificate.h"
 #include "deploy/files.h"
 #include "deploy/image.h"
 #include "deploy/network.h"
@@ -230,6 +231,47 @@ static bool check_traefik(struct doctor *doc)
     return !s->traefik_dir || (stat(s->traefik_dir, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
+/* The one that ends first of all slugs' certificates from files. */
+static bool check_certificates(struct doctor *doc)
+{
+    json_t *slugs CLEANUP_JSON = NULL;
+    struct err err = { 0 };
+    int64_t least = INT64_MAX;
+    unsigned n = 0;
+    if (state_slugs(doc->d->settings, &slugs, &err)) {
+        found(doc, err.msg);
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(slugs); i++) {
+        const char *slug = json_string_value(json_array_get(slugs, i));
+        json_t *record CLEANUP_JSON = NULL;
+        int64_t days = 0;
+        if (state_load(doc->d->settings, slug, &record, &err)) {
+            (void)snprintf(doc->found, sizeof(doc->found), "%s: %.900s", slug, err.msg);
+            return false;
+        }
+        const char *path = certificate_of_route(json_object_get(record, "route"));
+        if (!path)
+            continue;
+        n++;
+        if (certificate_days(path, &days, &err)) {
+            (void)snprintf(doc->found, sizeof(doc->found), "%s: %.900s", slug, err.msg);
+            return false;
+        }
+        if (days >= least)
+            continue;
+        least = days;
+        if (days < 0)
+            (void)snprintf(doc->found, sizeof(doc->found), "%s: %.900s has ended", slug, path);
+        else
+            (void)snprintf(doc->found, sizeof(doc->found), "%s: %.900s ends in %" PRId64 " days",
+                           slug, path, days);
+    }
+    if (n == 0)
+        found(doc, "none from files");
+    return n == 0 || least >= CERTIFICATE_WARN_DAYS;
+}
+
 static bool check_watch(struct doctor *doc)
 {
     int lock CLEANUP_FD = -1;
@@ -271,6 +313,9 @@ static const struct {
     { "traefik", check_traefik, false,
       "set traefik.dynamicDir to its file provider's directory; recommended there: "
       "providersThrottleDuration 100ms, underscoreHeadersStrategy reject" },
+    { "certificates", check_certificates, false,
+      "put a new certificate and key at the same paths: Traefik takes them with the next change of "
+      "its directory; run up again" },
     { "watch", check_watch, false, "start utter-deploy watch (systemd unit or by hand)" },
 };
 

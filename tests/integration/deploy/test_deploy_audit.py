@@ -236,3 +236,16 @@ def test_a_member_that_ended(rig, up):
     assert any("seen.h1 is stopped" in l for l in drift(rig))
     rig.ok("up", up)
     assert not drift(rig)
+
+
+@pytest.mark.parametrize("days,says", [(5, "note"), (90, "ok")])
+def test_doctor_warns_of_a_certificate_that_ends(rig, days, says):
+    """From a file, as the endpoint names it: less than 14 days are told."""
+    os.makedirs(rig.path("certd"), exist_ok=True)
+    cert, key = rig.path("certd/cert.pem"), rig.path("certd/key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    str(days), "-subj", "/CN=certd.example", "-out", cert, "-keyout", key], check=True, capture_output=True)
+    rig.ok("up", rig.endpoint("certd", payee=9, extra="tls: {certFile: ./cert.pem, keyFile: ./key.pem}\n"))
+    line = [l for l in rig.deploy("doctor").stdout.split("\n") if " certificates " in l][0]
+    rig.ok("down", "--purge", "certd")
+    assert line.startswith(says) and "certd: " in line and "ends in " in line, line
