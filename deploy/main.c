@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/own.h"
 #include "deploy/commands.h"
+#include "deploy/init.h"
 
 struct command {
     const char *name;
@@ -19,7 +20,13 @@ struct command {
     enum err_kind (*run)(const struct command_line *line, struct err *err);
 };
 
+static enum err_kind command_init(const struct command_line *line, struct err *err)
+{
+    return init_run(stdin, stdout, line->args[0], err);
+}
+
 static const struct command commands[] = {
+    { "init", "FILE", "ask five things and write an endpoint's file", 1, 1, command_init },
     { "up", "FILE", "deploy an endpoint, or make it what its file says now", 1, 1, command_up },
     { "down", "[--purge] [--force] SLUG", "remove an endpoint; its ledger stays without --purge", 1,
       1, command_down },
