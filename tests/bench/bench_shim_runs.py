@@ -58,7 +58,7 @@ def measure(build, binary, runsc, peer):
         json.dump({"runsc": runsc}, f)
     image = space.path("image.tar")
     subprocess.run([os.path.join(TOP, "tests/image/make"), image], check=True, stdout=sys.stderr)
-    folders = [os.path.join(build, "bin"), os.path.dirname(runsc)] + ([os.path.dirname(peer)] if peer else [])
+    folders = [os.path.join(build, "bin")] + ([os.path.dirname(peer)] if peer else []) + [os.path.dirname(runsc)]
     containerd = Containerd(space, binary, folders).start()
     containerd.ctr_run("images", "import", image, ns=NAMESPACE)
     ours = wrong(containerd, "io.containerd.utter.v1", False)
