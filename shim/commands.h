@@ -24,7 +24,8 @@ struct serve {
     const char *group;
     const char *run_dir;
     const char *socket;
-    int listener; /* taken */
-    int ready;    /* a byte is written here once it serves; taken */
+    int listener;       /* taken */
+    const char *bundle; /* of the container that it is started for */
+    int ready;          /* a byte is written here once it serves; taken */
 };
 CHECKED enum err_kind serve_run(const struct serve *serve, struct err *err);

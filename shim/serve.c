@@ -26,6 +26,7 @@ struct daemon {
     struct ttrpc_server *server;
     struct loop_timer idle;
     struct loop_timer orphan;
+    const char *bundle; /* that it was started for; borrowed */
     size_t connections;
     bool leaving;
 };
@@ -67,11 +68,12 @@ static void on_idle(struct loop_timer *timer)
     loop_after(d->loop, &d->idle, IDLE_MS, on_idle, d);
 }
 
-/* Nobody connected, and containerd has removed every bundle: nobody will ever ask again. */
+/* Nobody connected, and containerd has removed every bundle: nobody will ever ask again. That holds
+ * too for a shim that never had a task: its start was killed or given up before it was dialled. */
 static void on_orphan(struct loop_timer *timer)
 {
     struct daemon *d = timer->arg;
-    bool orphan = d->connections == 0 && d->shim.tasks;
+    bool orphan = d->connections == 0 && (d->shim.tasks || access(d->bundle, F_OK) != 0);
     for (const struct task *t = d->shim.tasks; orphan && t; t = t->next)
         orphan = !t->bundle.path || access(t->bundle.path, F_OK) != 0;
     if (orphan) {
@@ -176,6 +178,7 @@ static CHECKED enum err_kind set_up(struct daemon *d, const struct serve *serve,
         return kind;
     if ((kind = set_up_shim(d, serve, err)))
         return kind;
+    d->bundle = serve->bundle;
     d->service = service_new(&d->shim, leave, d);
     struct ttrpc_server_options options = { .on_connections = on_connections, .arg = d };
     options.services = service_tables(d->service, &options.n_services);

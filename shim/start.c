@@ -238,6 +238,7 @@ enum err_kind command_start(const struct program *program, struct bootstrap *boo
         .run_dir = run_dir,
         .socket = socket_path,
         .listener = listener,
+        .bundle = bundle,
     };
     if (!(kind = spawn_daemon(&serve, bundle, err)))
         return announce(bundle, socket_path, err);

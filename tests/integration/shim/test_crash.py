@@ -1,12 +1,15 @@
 """kill -9 of shim, Sentry, gofer and containerd at each point of a container's life: nothing is left, nothing is lost."""
 import os
+import shutil
 import signal
+import subprocess
 import threading
 import time
 
 import grpc
 import pytest
 
+from harness import client as api
 from harness import spec as specs
 from harness.wait import until
 
@@ -129,6 +132,22 @@ def test_a_cancelled_create_leaves_no_shim(host, after):
     task.create().start()
     task.kill(9)
     assert task.wait(20) == 137
+
+
+def test_a_shim_that_nobody_dials_ends_with_its_bundle(host):
+    """containerd that kills or gives up a `start` removes the bundle, and knows of no shim to end."""
+    id = api.unique()
+    bundle = host.space.path("undialled", id)
+    os.makedirs(bundle)
+    words = [os.path.join(host.bin, "containerd-shim-utter-v1"), "-namespace", host.namespace, "-address", host.containerd.address,
+             "-publish-binary", "/bin/true", "-id", id, "start"]
+    done = subprocess.run(words, cwd=bundle, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("unix://"), done.stdout + done.stderr
+    alive = lambda: [line for line in host.space.descendants().values() if "-id %s " % id in line]
+    time.sleep(6)
+    assert alive(), "it waits to be dialled while its bundle is there"
+    shutil.rmtree(bundle)
+    until(lambda: not alive(), 20, "the shim has ended")
 
 
 VICTIMS = ["shim", "sentry", "gofer", "containerd"]
