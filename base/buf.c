@@ -40,8 +40,7 @@ uint8_t *buf_reserve(struct buf *b, size_t len)
     size_t need = b->len + len + 1;
     if (need > b->cap) {
         size_t cap = b->cap ? b->cap : 64;
-        while (cap < need)
-            cap *= 2;
+        cap = need > cap * 2 ? need : need > cap ? cap * 2 : cap; /* large pieces exactly */
         if (cap > b->max + 1)
             cap = b->max + 1;
         b->data = xrealloc(b->data, cap);

@@ -97,6 +97,11 @@ static void on_answer(void *arg, const struct http_result *result)
     struct request *r = arg;
     r->handler_call = NULL;
     histogram_add(&r->gate->metrics.handler, result->ms);
+    if (r->body_read) { /* read for this call; what follows needs the answer alone */
+        http_request_drop_body(r->http);
+        r->body = NULL;
+        r->body_len = 0;
+    }
     take_answer(r, result);
     if (r->reply.own)
         log_info("handler_answer_not_sold", log_str("id", r->id), log_str("why", r->reply.why),

@@ -415,6 +415,8 @@ static enum step step_seal(struct request *r)
     request_seal_make(r, &seal);
     ledger_seal(r->paid_by, &seal.seal, &r->ledger_call, on_sealed, r);
     request_seal_fini(&seal);
+    free(STEAL(r->reply.body)); /* the ledger has its copy, and what is released comes from it */
+    r->reply.body_len = 0;
     r->part_ms = loop_now_ms(r->gate->loop);
     return STEP_WAIT;
 }

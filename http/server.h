@@ -111,6 +111,8 @@ typedef void http_body_fn(struct http_request *request, enum http_body result, c
  * HTTP_BODY_OK the connection closes once the request is answered. A request that is answered
  * without reading its body keeps its connection only if the rest is at most 64 KiB and known. */
 void http_request_read_body(struct http_request *request, size_t max, http_body_fn *fn, void *arg);
+/* Frees a body that was read and is not needed while the request waits on: `data` is gone. */
+void http_request_drop_body(struct http_request *request);
 
 /* Calls fn once when the client closes or resets its side while the request is in the user's
  * hands. Half-closing counts: an answer is still sent as far as the socket takes it. NULL disarms.

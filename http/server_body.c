@@ -110,3 +110,9 @@ uint64_t body_unread(const struct conn *conn)
     return r->body_left > CONN_DRAIN_MAX || (may_not_come && r->body_left) ? UINT64_MAX
                                                                            : r->body_left;
 }
+
+void http_request_drop_body(struct http_request *r)
+{
+    if (r->body_done)
+        buf_fini(&r->body);
+}
