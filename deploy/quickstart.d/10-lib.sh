@@ -29,6 +29,7 @@ claim() {
         printf '  \033[32m✓\033[0m %s\n' "$text"
     else
         printf '  \033[31m✗\033[0m %s\n' "$text"
+        [ -z "${out:-}" ] || printf '%s\n' "$out" | tail -n 8 | sed 's/^/      found: /' # the caller's
         failed=1
     fi
 }

@@ -17,7 +17,7 @@ show_inside() {
     claim 'no capability in any set' has "$out" '"CapPrm":"0+","CapEff":"0+","CapBnd":"0+"'
     claim 'a seccomp filter is on it' has "$out" '"Seccomp":"2"'
     out=$(guest /bin/probe ifaces)
-    claim 'no network but its own loopback' has "$out" '"addresses":\["lo 127.0.0.1"(,"lo ::1")?\]'
+    claim 'no network but its own loopback' has "$out" '"addresses":\["lo [0-9.:]*"(,"lo [0-9.:]*")?\]'
     out=$(guest /bin/probe write / /etc /bin -- execplaces)
     claim 'its root cannot be written' has "$out" '"write:/","ok":false,"errno":"EROFS"'
     claim 'nothing it can write can be executed' lacks "$out" '"exec:[^"]*","ok":true'
