@@ -12,8 +12,16 @@ import pytest
 pytestmark = pytest.mark.core
 TURN = "kill"
 
-SENDS = (1, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 55, 60)
-CLONES = (6, 10, 14, 17, 20, 22, 24, 26, 28, 30, 33, 36)
+
+
+def some(values, every):
+    """Each `every`th always, all of them with --long."""
+    return [v if i % every == 0 else pytest.param(v, marks=pytest.mark.long) for i, v in enumerate(values)]
+
+
+SENDS = some((1, 6, 10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 55, 60), 2)
+CLONES = some((6, 10, 14, 17, 20, 22, 24, 26, 28, 30, 33, 36), 2)
+LATE = some((0.1, 0, 0.3, 0.7, 1.5), 2)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +90,7 @@ def slow(rig):
 
 
 @pytest.mark.parametrize("how", ["up", "down"])
-@pytest.mark.parametrize("late", [0, 0.1, 0.3, 0.7, 1.5])
+@pytest.mark.parametrize("late", LATE)
 @pytest.mark.parametrize("member", ["h1", "gate"])
 def test_killed_while_containerd_creates(rig, host, slow, member, late, how):
     """Its bundle is there, the task is not: containerd cancels what the dead client asked for while the next one asks."""
