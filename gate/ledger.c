@@ -254,7 +254,7 @@ static enum err_kind check_identity(struct ledger *ledger, bool *restored, struc
     if (store_get_int(ledger->write_store, "inode", &inode, err))
         return err->kind;
     ledger->inode = ledger_file_inode(ledger->path);
-    *restored = (uint64_t)inode != ledger->inode;
+    *restored = (uint64_t)inode != ledger->inode && ledger_file_inode_lasts(ledger->path);
     if (*restored && !ledger->setup.adopt)
         return err_set(
             err, ERR_PRECONDITION,

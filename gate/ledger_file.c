@@ -96,6 +96,12 @@ enum err_kind ledger_file_lock_standby(const char *path, int *fd, struct err *er
     return lock_file(name, held, fd, err);
 }
 
+bool ledger_file_inode_lasts(const char *path)
+{
+    struct statfs fs;
+    return statfs(path, &fs) || (uint32_t)fs.f_type != V9FS_MAGIC;
+}
+
 uint64_t ledger_file_inode(const char *path)
 {
     struct stat st;

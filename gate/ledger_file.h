@@ -20,6 +20,9 @@ CHECKED enum err_kind ledger_file_lock(const char *path, int *fd, struct err *er
 /* The same for the one that waits in standby, on a file of its own. */
 CHECKED enum err_kind ledger_file_lock_standby(const char *path, int *fd, struct err *err);
 
+/* False where a file has another number each time it is looked at from a new process: a host's
+ * folder seen from within gVisor. There a copy of a ledger cannot be told from the ledger. */
+bool ledger_file_inode_lasts(const char *path);
 /* A file's identity: changes when it was copied or restored. 0 when it does not exist. */
 uint64_t ledger_file_inode(const char *path);
 
