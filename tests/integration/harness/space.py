@@ -70,7 +70,7 @@ class Space:
         self.held = [hold_folder(name) for name in ("/etc/utter", "/var/lib/utter")]
         _call("unshare", libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
         mount("none", "/", None, MS_REC | MS_PRIVATE)
-        mount("tmpfs", "/run", "tmpfs", 0, "mode=755,size=256m")
+        self._own_run()
         self._own_sys()
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         self._bridge("utint0")
@@ -82,6 +82,15 @@ class Space:
         mount(self.path("var"), "/var/lib/utter", None, MS_BIND)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.kept = set()
+
+    def _own_run(self):
+        """A fresh /run. The host's system bus stays where there is one: by it runsc asks systemd for a scope."""
+        bus = os.open("/run/dbus", os.O_PATH) if os.path.exists("/run/dbus/system_bus_socket") else None
+        mount("tmpfs", "/run", "tmpfs", 0, "mode=755,size=256m")
+        if bus is not None:
+            os.mkdir("/run/dbus")
+            mount("/proc/self/fd/%d" % bus, "/run/dbus", None, MS_BIND)
+            os.close(bus)
 
     def _own_sys(self):
         """A sysfs that shows our network namespace, with the same cgroup mounts."""
