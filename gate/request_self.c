@@ -11,8 +11,11 @@ bool request_is_ours(const struct request *r)
     int port;
     if (!http_authority_parse(authority, host, sizeof(host), &port))
         return false;
-    char full[264];
-    (void)snprintf(full, sizeof(full), port < 0 ? "%s" : "%s:%d", host, port);
+    char full[272];
+    if (port < 0)
+        memcpy(full, host, strlen(host) + 1);
+    else
+        (void)snprintf(full, sizeof(full), "%s:%d", host, port);
     for (const char **h = r->config->hosts; *h; h++) {
         if (strcmp(*h, full) == 0 || ((port == 80 || port == 443) && strcmp(*h, host) == 0))
             return true;
