@@ -101,5 +101,6 @@ enum err_kind runsc_flags_parse(const char *text, char ***out, size_t *n_out, st
 
 bool runsc_has_flag(const struct runsc_binary *binary, const char *name)
 {
-    return bsearch(&name, binary->flags, binary->n_flags, sizeof(*binary->flags), by_name) != NULL;
+    return binary->n_flags > 0 &&
+           bsearch(&name, binary->flags, binary->n_flags, sizeof(*binary->flags), by_name) != NULL;
 }
