@@ -46,6 +46,24 @@ def test_same_digest_from_two_folders_umasks_and_dates(request, tmp_path):
         assert a.read() == b.read()
 
 
+def compiled(folder):
+    """The gate's program, compiled from a copy of the sources in `folder`."""
+    shutil.copytree(TOP, folder, ignore=shutil.ignore_patterns("build", ".git"))
+    for words in (["cmake", "--preset", "release", "-DUTTER_TESTS=OFF"],
+                  ["cmake", "--build", "--preset", "release", "--target", "utter-gate"]):
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return os.path.join(folder, "build/release/bin/utter-gate")
+
+
+@pytest.mark.once
+@pytest.mark.long
+def test_same_digest_from_two_compiles(tmp_path):
+    one, _ = make(compiled(str(tmp_path / "here")), str(tmp_path / "a"), 0o022, 1)
+    two, _ = make(compiled(str(tmp_path / "deeper" / "there")), str(tmp_path / "b"), 0o022, 1)
+    assert one == two
+
+
 @pytest.mark.once
 def test_what_is_in_it(image, tmp_path):
     digest, path = image
