@@ -50,6 +50,12 @@ int watch_backoff_ms(unsigned n)
     return ms > 30000 ? 30000 : ms;
 }
 
+int64_t watch_replace_after(int64_t lifetime)
+{
+    int64_t left = lifetime / 5 < 15 ? 15 : lifetime / 5;
+    return left > lifetime / 2 ? lifetime - lifetime / 2 : lifetime - left;
+}
+
 enum err_kind watch_routes(const struct settings *settings, json_t **out, struct err *err)
 {
     json_t *slugs CLEANUP_JSON = NULL;
@@ -131,7 +137,7 @@ static void note_failure(struct watch *w, struct watched *one, const char *why)
 static bool old_enough(const json_t *record, const struct plan *plan)
 {
     int64_t started = json_integer_value(json_object_get(record, "handlerStarted"));
-    return started > 0 && (int64_t)time(NULL) - started >= plan->lifetime * 8 / 10;
+    return started > 0 && (int64_t)time(NULL) - started >= watch_replace_after(plan->lifetime);
 }
 
 static void look_at(struct watch *w, const char *slug)

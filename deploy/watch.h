@@ -19,5 +19,9 @@ CHECKED enum err_kind watch_run(struct deploy *deploy, bool once, struct err *er
 
 /* Pure: milliseconds to wait after the n-th failure in a row (n ≥ 1). */
 int watch_backoff_ms(unsigned n);
+/* Pure: the age in seconds from which a handler that may live `lifetime` seconds is replaced. What
+ * is left then, a fifth but at least 15 s (half of a lifetime shorter than 30 s), is for the new
+ * one's start and the old one's last calls. */
+int64_t watch_replace_after(int64_t lifetime);
 /* All recorded routes as one dynamic configuration; the caller's. */
 CHECKED enum err_kind watch_routes(const struct settings *settings, json_t **out, struct err *err);

@@ -141,6 +141,10 @@ static void test_backoff(void **state)
     assert_int_equal(watch_backoff_ms(2), 1000);
     assert_int_equal(watch_backoff_ms(7), 30000);
     assert_int_equal(watch_backoff_ms(1000), 30000);
+    assert_int_equal(watch_replace_after(3600), 2880);
+    assert_int_equal(watch_replace_after(60), 45);
+    assert_int_equal(watch_replace_after(30), 15);
+    assert_int_equal(watch_replace_after(10), 5);
 }
 
 int main(void)
