@@ -148,7 +148,9 @@ def test_refused_bytes(host, case):
         task.create()
     details = caught.value.details()
     said = details.removeprefix("failed to create shim task: ")
-    assert said.startswith(words), details
+    # containerd 2 reads the spec before the shim and refuses some of these itself, in its own words.
+    own = ("failed to validate OCI runtime features: unmarshal spec: json:", "unexpected end of JSON input", "invalid character '{' after")
+    assert said.startswith(words) or (host.containerd.version >= (2, 0) and said.startswith(own)), details
     assert host.space.root not in said and "/run/" not in said and "config.json" not in said, details
 
 
