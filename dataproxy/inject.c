@@ -56,7 +56,7 @@ static void rebuild_scan(struct injector *in)
     in->scan = scan_set_new();
     if (in->secret.value)
         scan_set_add(in->scan, in->secret.value, in->secret.len);
-    if (in->upstream->inject.kind == INJECT_BASIC) {
+    if (in->secret.value && in->upstream->inject.kind == INJECT_BASIC) {
         /* What is sent is an encoding already, and can be encoded again. */
         char *pair = basic_pair(in);
         scan_set_add(in->scan, pair, strlen(pair));

@@ -102,8 +102,7 @@ static void check_process(struct audit *a, const struct plan_member *member, uin
         return;
     (void)snprintf(uid, sizeof(uid), "%u\t%u\t%u\t%u", own, own, own, own);
     status_line(task->pid, "Uid", value, sizeof(value));
-    audit_expect(a, strcmp(value, uid) == 0, "%s runs as \"%s\", not as uid %u", id, value,
-                 a->plan->uid);
+    audit_expect(a, strcmp(value, uid) == 0, "%s runs as \"%s\", not as uid %u", id, value, own);
     static const char *const sets[] = { "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb" };
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
         status_line(task->pid, sets[i], value, sizeof(value));
