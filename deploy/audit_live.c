@@ -1,7 +1,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -11,6 +10,7 @@
 #include "deploy/image.h"
 #include "deploy/member.h"
 #include "deploy/network.h"
+#include "deploy/pause.h"
 #include "deploy/probe.h"
 #include "deploy/state.h"
 
@@ -90,7 +90,7 @@ static enum err_kind read_log(const char *path, char **out, struct err *err)
         *out = NULL;
         if (fs_read(path, LOG_MAX, out, NULL, ERR_IGNORED) == ERR_OK && strstr(*out, "end\n"))
             return ERR_OK;
-        (void)nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        pause_ms(20);
     }
     return err_set(err, ERR_INTERNAL, "the probe told nothing%s%.200s", *out && **out ? ": " : "",
                    *out ? *out : "");
@@ -175,11 +175,8 @@ static enum err_kind look(struct audit *a, struct plan *place, struct err *err)
         network_attach(place, m, a->d->settings, err) ||
         probe_open(place, a->d->settings, others, &p, err))
         return err->kind;
-    if (plan_has_data(place)) {
-        char *data CLEANUP_FREE =
-            xasprintf("%.*s", (int)strcspn(place->data.address, "/"), place->data.address);
-        (void)reach_add(&p.reach, "its data proxy", data, PLAN_DATA_PORT);
-    }
+    if (plan_has_data(place))
+        (void)reach_add(&p.reach, "its data proxy", plan_ip(place->data.address).s, PLAN_DATA_PORT);
     free(m->image);
     m->image = xstrdup(image->name);
     make_spec(a, m, &p.reach);

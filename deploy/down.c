@@ -2,13 +2,13 @@
  * `down`: drained, then nothing left but the ledger; with purge not even that.
  */
 #include <string.h>
-#include <time.h>
 
 #include "base/json.h"
 #include "deploy/claims_store.h"
 #include "deploy/deploy.h"
 #include "deploy/files.h"
 #include "deploy/image.h"
+#include "deploy/pause.h"
 #include "deploy/payments.h"
 #include "deploy/state.h"
 #include "deploy/traefik.h"
@@ -60,7 +60,7 @@ static enum err_kind wait_settled(struct deploy *d, const struct plan *plan, con
         }
         if (waited >= how->wait_ms)
             return say_open(open, how, err);
-        (void)nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
+        pause_ms(200);
     }
 }
 

@@ -62,11 +62,9 @@ static char *resolvers(void)
 static enum err_kind make_names(const struct plan *plan, struct err *err)
 {
     char *own CLEANUP_FREE =
-        xasprintf("127.0.0.1 localhost\n%.*s %s\n", (int)strcspn(plan->handler.address, "/"),
-                  plan->handler.address, plan->slug.s);
+        xasprintf("127.0.0.1 localhost\n%s %s\n", plan_ip(plan->handler.address).s, plan->slug.s);
     if (plan_has_data(plan)) {
-        char *more = xasprintf("%s%.*s data\n", own, (int)strcspn(plan->data.address, "/"),
-                               plan->data.address);
+        char *more = xasprintf("%s%s data\n", own, plan_ip(plan->data.address).s);
         free(own);
         own = more;
     }

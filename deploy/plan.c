@@ -202,9 +202,11 @@ static struct spec_place place_of(const struct plan *plan, const struct settings
                                 .claims_gid = plan->claims_gid };
 }
 
-static void bare(const char *with_bits, char out[20])
+struct plan_ip plan_ip(const char *cidr)
 {
-    (void)snprintf(out, 20, "%.*s", (int)strcspn(with_bits, "/"), with_bits);
+    struct plan_ip ip;
+    (void)snprintf(ip.s, sizeof(ip.s), "%.*s", (int)strcspn(cidr, "/"), cidr);
+    return ip;
 }
 
 static enum err_kind make_specs(struct plan *plan, const struct endpoint *e,
@@ -222,11 +224,10 @@ static enum err_kind make_specs(struct plan *plan, const struct endpoint *e,
             return err->kind;
         plan->data_config = plan_data_config(e, plan);
     }
-    char edge[20], inside[20];
-    bare(plan->gate.edge, edge);
-    bare(plan->handler.address, inside);
-    plan->gate_config = gate_config(e, settings, edge, inside, plan->edge_gateway);
-    json_t *gates CLEANUP_JSON = json_pack("[s]", edge);
+    struct plan_ip edge = plan_ip(plan->gate.edge);
+    plan->gate_config =
+        gate_config(e, settings, edge.s, plan_ip(plan->handler.address).s, plan->edge_gateway);
+    json_t *gates CLEANUP_JSON = json_pack("[s]", edge.s);
     plan->route = traefik_route(e, settings, gates);
     return ERR_OK;
 }
@@ -382,9 +383,9 @@ enum err_kind plan_advance(struct plan *plan, const struct settings *settings, s
                         json_sprintf("/%s/%s", settings->ns, plan->handler.id));
     json_object_set_new(json_object_get(plan->handler.spec, "annotations"), "io.utter.address",
                         json_string(plan->handler.address));
-    json_object_set_new(json_object_get(plan->gate_config, "handler"), "url",
-                        json_sprintf("http://%.*s:%lld", (int)strcspn(plan->handler.address, "/"),
-                                     plan->handler.address, (long long)plan->port));
+    json_object_set_new(
+        json_object_get(plan->gate_config, "handler"), "url",
+        json_sprintf("http://%s:%lld", plan_ip(plan->handler.address).s, (long long)plan->port));
     return ERR_OK;
 }
 

@@ -112,6 +112,11 @@ DEFINE_CLEANUP(struct plan, plan_free, plan_freep)
 
 /* The plan as its record on disk: a new reference, the caller's. */
 json_t *plan_record(const struct plan *plan);
+/* A member's address or edge without the prefix length. */
+struct plan_ip {
+    char s[20];
+};
+struct plan_ip plan_ip(const char *cidr);
 /* The same plan with the handler's next generation: id, address and namespace move, and the gate's
  * configuration with them. */
 CHECKED enum err_kind plan_advance(struct plan *plan, const struct settings *settings,

@@ -23,8 +23,7 @@ json_t *plan_data_config(const struct endpoint *e, const struct plan *plan)
     json_t *config = json_object();
     json_object_set_new(config, "slug", json_string(plan->slug.s));
     json_object_set_new(config, "listen",
-                        json_sprintf("%.*s:%d", (int)strcspn(plan->data.address, "/"),
-                                     plan->data.address, PLAN_DATA_PORT));
+                        json_sprintf("%s:%d", plan_ip(plan->data.address).s, PLAN_DATA_PORT));
     json_object_set_new(config, "peer", handler_addresses(plan));
     json_object_set_new(config, "admin", json_string("unix:/run/utter-data/admin/admin.sock"));
     json_object_set_new(config, "session", json_string("/run/utter-data/gate.sock"));

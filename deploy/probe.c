@@ -14,6 +14,7 @@
 #include "base/own.h"
 #include "base/text.h"
 #include "deploy/netns.h"
+#include "deploy/pause.h"
 
 #define WAIT_MS 300
 
@@ -69,11 +70,6 @@ static enum err_kind listen_any(int *fd, uint16_t *port, struct err *err)
     return ERR_OK;
 }
 
-static void bare(const char *cidr, char out[20])
-{
-    (void)snprintf(out, 20, "%.*s", (int)strcspn(cidr, "/"), cidr);
-}
-
 struct listener {
     int fd;
     uint16_t port;
@@ -88,11 +84,10 @@ static enum err_kind open_control(void *arg, struct err *err)
 static void add_forbidden(struct reach *r, const struct plan *plan, const struct settings *settings,
                           const json_t *others, uint16_t port)
 {
-    char edge[16], gate[20];
-    bare(plan->gate.edge, gate);
+    char edge[16];
     if (pool_address(settings->edge, 1, edge))
         (void)reach_add(r, "the edge network", edge, port);
-    (void)reach_add(r, "its gate's public port", gate, PLAN_GATE_PORT);
+    (void)reach_add(r, "its gate's public port", plan_ip(plan->gate.edge).s, PLAN_GATE_PORT);
     for (size_t i = 0; i < json_array_size(others) && i < 100; i++)
         (void)reach_add_pair(r, "another slug", json_string_value(json_array_get(others, i)));
     (void)reach_add(r, "the metadata service", "169.254.169.254", 80);
@@ -106,7 +101,6 @@ enum err_kind probe_open(const struct plan *plan, const struct settings *setting
 {
     struct probe p CLEANUP(probe_fini) = { .host = -1, .control_fd = -1 };
     struct listener control = { .fd = -1 };
-    char gate[20];
     uint16_t port = 0;
     reach_init(&p.reach);
     if (listen_any(&p.host, &port, err) || add_host(&p.reach, port, err))
@@ -116,8 +110,7 @@ enum err_kind probe_open(const struct plan *plan, const struct settings *setting
         return err->kind;
     p.control_fd = control.fd;
     p.control = p.reach.n;
-    bare(plan->gate.address, gate);
-    if (!reach_add(&p.reach, "its gate", gate, control.port))
+    if (!reach_add(&p.reach, "its gate", plan_ip(plan->gate.address).s, control.port))
         return err_set(err, ERR_INTERNAL, "too many addresses to try");
     *out = p;
     p = (struct probe){ .host = -1, .control_fd = -1 };
@@ -178,7 +171,7 @@ enum err_kind probe_wait(const char *netns, const char *address, int port, int w
         reach_wait(&r, 500);
         if (r.targets[0].connected)
             return ERR_OK;
-        (void)nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+        pause_ms(10);
     }
     return err_set(err, ERR_TIMEOUT, "nothing listens on %s:%d after %d ms", address, port,
                    wait_ms);

@@ -16,23 +16,13 @@
 #include "deploy/member.h"
 #include "deploy/netns.h"
 #include "deploy/network.h"
+#include "deploy/pause.h"
 #include "deploy/probe.h"
 #include "deploy/state.h"
 #include "deploy/traefik.h"
 
 #define READY_MS 30000
 #define POLL_MS 20
-
-static void pause_ms(long ms)
-{
-    (void)nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 },
-                    NULL);
-}
-
-static char *bare(const char *cidr)
-{
-    return xstrndup(cidr, strcspn(cidr, "/"));
-}
 
 /* ---- networks ---- */
 
@@ -51,14 +41,13 @@ enum err_kind realise_others(const struct deploy *d, const struct plan *plan, js
             continue;
         if (state_load(d->settings, slug, &record, err) || plan_load(record, &other, err))
             return err_prefix(err, "%s", slug);
-        char *handler CLEANUP_FREE = bare(other->handler.address);
-        char *gate CLEANUP_FREE = bare(other->gate.edge);
-        json_array_append_new(list, json_sprintf("%s:%lld", handler, (long long)other->port));
-        json_array_append_new(list, json_sprintf("%s:%d", gate, PLAN_GATE_PORT));
-        if (plan_has_data(other)) {
-            char *data CLEANUP_FREE = bare(other->data.address);
-            json_array_append_new(list, json_sprintf("%s:%d", data, PLAN_DATA_PORT));
-        }
+        json_array_append_new(list, json_sprintf("%s:%lld", plan_ip(other->handler.address).s,
+                                                 (long long)other->port));
+        json_array_append_new(list,
+                              json_sprintf("%s:%d", plan_ip(other->gate.edge).s, PLAN_GATE_PORT));
+        if (plan_has_data(other))
+            json_array_append_new(
+                list, json_sprintf("%s:%d", plan_ip(other->data.address).s, PLAN_DATA_PORT));
     }
     *out = STEAL(list);
     return ERR_OK;
@@ -83,10 +72,10 @@ static enum err_kind host_network(struct deploy *d, const struct plan *plan, str
 /* Fails early when its task is gone: no use in waiting for its port. */
 static enum err_kind wait_ready(struct deploy *d, const struct plan *plan, struct err *err)
 {
-    char *address CLEANUP_FREE = bare(plan->handler.address);
+    struct plan_ip address = plan_ip(plan->handler.address);
     for (int waited = 0; waited < READY_MS; waited += 500) {
         struct cd_task task;
-        enum err_kind kind = probe_wait(plan->gate.netns, address, (int)plan->port, 500, err);
+        enum err_kind kind = probe_wait(plan->gate.netns, address.s, (int)plan->port, 500, err);
         if (kind != ERR_TIMEOUT)
             return kind;
         if (containerd_task_get(d->cd, plan->handler.id, &task, err))
@@ -152,10 +141,10 @@ static enum err_kind count_connections(void *arg, struct err *err)
 /* Waits until the gate has no connection to the old handler: each of its calls is one. */
 static enum err_kind drain(const struct plan *plan, const struct plan *old, struct err *err)
 {
-    char *text CLEANUP_FREE = bare(old->handler.address);
+    struct plan_ip text = plan_ip(old->handler.address);
     struct in_addr address;
-    if (inet_pton(AF_INET, text, &address) != 1)
-        return err_set(err, ERR_INTERNAL, "address %s", text);
+    if (inet_pton(AF_INET, text.s, &address) != 1)
+        return err_set(err, ERR_INTERNAL, "address %s", text.s);
     struct connections found = { .address = address.s_addr };
     for (int64_t waited = 0; waited < plan->handler_s * 1000 + 5000; waited += POLL_MS) {
         if (netns_within(plan->gate.netns, count_connections, &found, err))
@@ -297,8 +286,8 @@ static enum err_kind gate_start(struct deploy *d, struct realise *what, struct e
         return err->kind;
     if (!succeeds && gate_wait_alive(d, plan, err))
         return err->kind;
-    deploy_say(d, "gate      %s answers at %.*s:%d", plan->gate.id,
-               (int)strcspn(plan->gate.edge, "/"), plan->gate.edge, PLAN_GATE_PORT);
+    deploy_say(d, "gate      %s answers at %s:%d", plan->gate.id, plan_ip(plan->gate.edge).s,
+               PLAN_GATE_PORT);
     return ERR_OK;
 }
 
@@ -385,10 +374,9 @@ static enum err_kind publish_both(struct deploy *d, const struct plan *plan, con
     const json_t *services = json_object_get(json_object_get(route, "http"), "services");
     json_t *servers = json_object_get(
         json_object_get(json_object_get(services, name), "loadBalancer"), "servers");
-    json_array_append_new(
-        servers, json_pack("{s:o}", "url",
-                           json_sprintf("http://%.*s:%d", (int)strcspn(old->gate.edge, "/"),
-                                        old->gate.edge, PLAN_GATE_PORT)));
+    json_array_append_new(servers, json_pack("{s:o}", "url",
+                                             json_sprintf("http://%s:%d", plan_ip(old->gate.edge).s,
+                                                          PLAN_GATE_PORT)));
     return traefik_publish(d->settings->traefik_dir, &plan->slug, route, err);
 }
 

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/fs.h"
 #include "base/json.h"
@@ -15,6 +14,7 @@
 #include "deploy/member.h"
 #include "deploy/netns.h"
 #include "deploy/network.h"
+#include "deploy/pause.h"
 #include "deploy/state.h"
 #include "deploy/strays.h"
 #include "deploy/traefik.h"
@@ -35,8 +35,8 @@ enum err_kind realise_gate_alive(const struct plan *plan, char **instance, struc
     long status = 0;
     buf_init(&body, 4096);
     char *host CLEANUP_FREE = host_of(plan);
-    char *url CLEANUP_FREE = xasprintf("http://%.*s:%d" ALIVE, (int)strcspn(plan->gate.edge, "/"),
-                                       plan->gate.edge, PLAN_GATE_PORT);
+    char *url CLEANUP_FREE =
+        xasprintf("http://%s:%d" ALIVE, plan_ip(plan->gate.edge).s, PLAN_GATE_PORT);
     struct fetch fetch = { .url = url, .host = host, .timeout_ms = 1000 };
     if (fetch_get(&fetch, &status, &body, err))
         return err->kind;
@@ -99,7 +99,7 @@ enum err_kind realise_route_alive(const struct deploy *d, const struct plan *pla
             return ERR_OK;
         if (!kind)
             kind = explain(d, plan, status, buf_cstr(&body), err);
-        (void)nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        pause_ms(50);
     }
     return kind;
 }

@@ -33,10 +33,9 @@ static json_t *compose_handler(const struct endpoint *e, const struct plan *p)
         json_pack("[o]", json_sprintf("/tmp:rw,noexec,nosuid,nodev,size=%lld", (long long)e->tmp)));
     json_object_set_new(s, "sysctls", json_pack("{s:s}", "net.ipv6.conf.all.disable_ipv6", "1"));
     json_object_set_new(s, "labels", json_pack("{s:s}", "traefik.enable", "false"));
-    json_object_set_new(
-        s, "networks",
-        json_pack("{s:{s:o}}", "internal", "ipv4_address",
-                  json_sprintf("%.*s", (int)strcspn(p->handler.address, "/"), p->handler.address)));
+    json_object_set_new(s, "networks",
+                        json_pack("{s:{s:o}}", "internal", "ipv4_address",
+                                  json_string(plan_ip(p->handler.address).s)));
     return s;
 }
 
@@ -51,8 +50,8 @@ static json_t *compose_gate(const struct endpoint *e, const struct plan *p,
         "memswap_limit", 512 << 20, "volumes", "./gate:/etc/utter:ro",
         "./ledger:/var/lib/utter-gate", "./token:/run/utter-token:ro", "./admin:/run/utter-gate",
         "labels", traefik_labels(e, settings), "networks", "internal", "ipv4_address",
-        json_sprintf("%.*s", (int)strcspn(p->gate.address, "/"), p->gate.address), "edge",
-        "ipv4_address", json_sprintf("%.*s", (int)strcspn(p->gate.edge, "/"), p->gate.edge));
+        json_string(plan_ip(p->gate.address).s), "edge", "ipv4_address",
+        json_string(plan_ip(p->gate.edge).s));
 }
 
 json_t *render_compose(const struct endpoint *e, const struct plan *p,

@@ -119,11 +119,6 @@ json_t *render_data_config(const struct plan *p)
     return config;
 }
 
-static json_t *address(const char *cidr)
-{
-    return json_sprintf("%.*s", (int)strcspn(cidr, "/"), cidr);
-}
-
 void render_data_compose(json_t *compose, const struct endpoint *e, const struct plan *p)
 {
     json_t *services = json_object_get(compose, "services");
@@ -137,15 +132,14 @@ void render_data_compose(json_t *compose, const struct endpoint *e, const struct
         "net.ipv4.ip_unprivileged_port_start", "80", "volumes", "./data:/etc/utter:ro",
         "./egress:/var/lib/utter-dataproxy", "./session:/run/utter-data",
         "./data-keys:/run/utter-data-keys:ro", "./secrets:" UPSTREAMS_SECRETS ":ro", "labels",
-        "traefik.enable", "false", "networks", "internal", "ipv4_address", address(p->data.address),
-        "egress", "ipv4_address", address(p->data.edge));
+        "traefik.enable", "false", "networks", "internal", "ipv4_address",
+        json_string(plan_ip(p->data.address).s), "egress", "ipv4_address",
+        json_string(plan_ip(p->data.edge).s));
     json_array_append_new(volumes, json_string("./session:/run/utter-data:ro"));
     json_array_append_new(volumes, json_string("./data-key:/run/utter-data-key:ro"));
     json_object_set_new(services, "data", own);
-    json_object_set_new(
-        json_object_get(services, "handler"), "extra_hosts",
-        json_pack("[o]",
-                  json_sprintf("data:%.*s", (int)strcspn(p->data.address, "/"), p->data.address)));
+    json_object_set_new(json_object_get(services, "handler"), "extra_hosts",
+                        json_pack("[o]", json_sprintf("data:%s", plan_ip(p->data.address).s)));
     json_object_set_new(json_object_get(compose, "networks"), "egress",
                         json_pack("{s:b, s:s}", "external", 1, "name", PLAN_EGRESS_BRIDGE));
     json_array_append_new(

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -16,17 +15,12 @@
 #include "deploy/containerd.h"
 #include "deploy/deploy.h"
 #include "deploy/fetch.h"
+#include "deploy/pause.h"
 #include "proto/data_token.h"
 
 #define WAIT_MS 10000
 #define POLL_MS 50
 #define PAGE_MAX 65536
-
-static void pause_ms(long ms)
-{
-    const struct timespec ts = { .tv_nsec = ms * 1000000 };
-    (void)nanosleep(&ts, NULL);
-}
 
 enum err_kind rotate_metrics(const struct plan *plan, struct buf *page, struct err *err)
 {

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "deploy/pause.h"
 
 #define RECORD_MAX (1024 * 1024)
 
@@ -33,7 +33,7 @@ static enum err_kind lock(const struct settings *settings, const char *name, int
         if (waited >= wait_ms)
             return err_set(err, ERR_UNAVAILABLE, "another utter-deploy works on %s (%s)", name,
                            path);
-        (void)nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        pause_ms(50);
     }
     *out = steal_fd(&fd);
     return ERR_OK;

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/own.h"
 #include "base/text.h"
+#include "deploy/pause.h"
 
 #define ARGS_MAX 4096
 #define POLL_MS 10
@@ -110,7 +110,7 @@ enum err_kind strays_end(const char *address, const char *ns, const char *id, st
             return err->kind;
         if (ending.n == 0)
             return ERR_OK;
-        (void)nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
+        pause_ms(POLL_MS);
     }
     return err_set(err, ERR_TIMEOUT, "a shim of %s stays although its task is gone", id);
 }

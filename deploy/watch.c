@@ -91,15 +91,13 @@ static struct watched *watched_of(struct watch *w, const char *slug)
 static void judge_hearing(struct watch *w, struct watched *one, const struct plan *plan)
 {
     enum member_state state = MEMBER_ABSENT;
-    char address[20];
     if (member_look(w->d->cd, plan, &plan->handler, &state, ERR_IGNORED) ||
         state != MEMBER_RUNNING || !netns_is_there(plan->gate.netns)) {
         one->deaf = 0;
         return;
     }
-    (void)snprintf(address, sizeof(address), "%.*s", (int)strcspn(plan->handler.address, "/"),
-                   plan->handler.address);
-    if (probe_wait(plan->gate.netns, address, (int)plan->port, 300, ERR_IGNORED) == ERR_OK) {
+    if (probe_wait(plan->gate.netns, plan_ip(plan->handler.address).s, (int)plan->port, 300,
+                   ERR_IGNORED) == ERR_OK) {
         one->deaf = 0;
         return;
     }
